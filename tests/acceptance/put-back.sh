@@ -18,9 +18,25 @@ done
 join_all "${cells[@]}"
 
 log_of_lab2() { find "$work/lab2.data" -maxdepth 1 \( -name 'segment-*' -o -name 'snapshot-*' \) "$@"; }
+copy_log() {
+    rm -rf "$work/before"
+    mkdir "$work/before"
+    log_of_lab2 -exec cp {} "$work/before" \;
+}
+put_back() {
+    kill_agent lab2
+    log_of_lab2 -delete
+    cp "$work"/before/* "$work/lab2.data"
+}
+lose_memory() {
+    kill_agent lab2
+    log_of_lab2 -delete
+    agent_of lab2
+    linked "${cells[@]}"
+}
+knows() { at lab2 agent status | grep -q "knows more of this one than its log tells"; }
 kill_agent lab2
-mkdir "$work/before"
-log_of_lab2 -exec cp {} "$work/before" \;
+copy_log
 agent_of lab2
 linked "${cells[@]}"
 at lab1 run board/0@lab2 -- sh -c 'touch "$0"; exec sleep 1000' "$work/held" &
@@ -29,11 +45,8 @@ eventually test -e "$work/held"
 for n in 1 2 3; do expect_at lab2 0 "" run board -- true; done
 
 # Whoever holds something of it knows more than its log tells, and says so.
-kill_agent lab2
-log_of_lab2 -delete
-cp "$work"/before/* "$work/lab2.data"
+put_back
 agent_of lab2
-knows() { at lab2 agent status | grep -q "knows more of this one than its log tells"; }
 eventually knows
 expect_at lab2 75 "knows more of this one" run -n board/0 -- true
 expect_at lab2 75 "knows more of this one" run board -- true
@@ -61,11 +74,57 @@ eventually refused lab1
 eventually refused lab3
 
 # What it is told to do helps.
-kill_agent lab2
-log_of_lab2 -delete
-agent_of lab2
-linked "${cells[@]}"
+lose_memory
 expect_at lab2 0 "" run -w 60s board:2 -- true
 expect_at lab1 0 "" run -w 20s board@lab2:2 -- true
 [ ! -e "$work/lab2.data/behind.json" ] || fail "what was said of another life is kept"
+
+# Also if the agents of all others were started anew meanwhile: what was heard since the links came up is in their logs.
+kill -STOP "$(cat "$work/lab2.pid")"
+copy_log
+kill -CONT "$(cat "$work/lab2.pid")"
+reserved=$(at lab1 hold board/0@lab2 --for 1h 2>/dev/null | head -1)
+put_back
+for cell in lab1 lab3; do
+    kill_agent "$cell"
+    agent_of "$cell"
+done
+agent_of lab2
+eventually knows
+expect_at lab2 75 "behind.json" run -n board/0 -- true
+expect_at lab3 75 "'lab2' cannot be reached" run -n board/0@lab2 -- true
+lose_memory
+expect_at lab3 75 "board/0" run -n board/0@lab2 -- true
+
+# And if it was started often before anybody heard it, and has written more than was lost.
+kill -STOP "$(cat "$work/lab2.pid")"
+copy_log
+kill -CONT "$(cat "$work/lab2.pid")"
+for n in 1 2 3; do expect_at lab1 0 "" run board/1@lab2 -- true; done
+for cell in lab1 lab3; do kill_agent "$cell"; done
+put_back
+for n in 1 2 3; do
+    agent_of lab2
+    for n in 1 2 3 4 5 6 7 8 9 10; do expect_at lab2 0 "" run board/1 -- true; done
+    kill_agent lab2
+done
+for cell in "${cells[@]}"; do agent_of "$cell"; done
+eventually knows
+expect_at lab2 75 "behind.json" run -n board/1 -- true
+lose_memory
+
+# Whoever was started often, and says so, is let in: nothing of its log is missing.
+for n in 1 2 3; do
+    kill_agent lab2
+    agent_of lab2
+done
+linked "${cells[@]}"
+for cell in lab1 lab3; do
+    kill_agent "$cell"
+    agent_of "$cell"
+done
+linked "${cells[@]}"
+expect_at lab3 0 "" run -w 60s board/1@lab2 -- true
+at lab1 release "$reserved" >/dev/null
+expect_at lab3 0 "" run -w 60s board@lab2:2 -- true
 echo "$script: ok"

@@ -33,10 +33,11 @@ use serde::{Deserialize, Serialize};
 
 use self::drained::DrainedUnits;
 pub use self::entry::{Entry, GRACE, Granted, Held, Left, TakenAway};
-pub use self::ties::{Agreed, GivenUp, Keeping, Recovery, Tie, Ties};
+pub use self::ties::{Agreed, GivenUp, Heard, Keeping, Recovery, Tie, Ties};
 use self::units::{Fences, UnitName, Use};
 pub(crate) use self::units::{is_for, is_what_was_asked_for};
 use crate::facts::{Clock, Fact, GivenAbroad, How, Imported};
+use crate::greeting::{Known, Stranger};
 use crate::session::{CallNo, SessionId, Sessions};
 use crate::sorted;
 
@@ -148,6 +149,9 @@ impl Books {
         match fact {
             Fact::Started { epoch, life, clock, .. } => {
                 self.highest = self.highest.max(u64::from(*epoch) << 32);
+                if self.life != *life {
+                    self.ties.lives_anew();
+                }
                 (self.life, self.clock) = (*life, clock.clone());
             }
             Fact::Session { session, secret, uid, means } => {
@@ -220,16 +224,16 @@ impl Books {
             Fact::Clock { ahead } => self.clock.ahead = *ahead,
             Fact::Imported(grant) => self.import(grant)?,
             Fact::Peer { cell, life: Some(life) } => drop(self.ties.lives.insert(*cell, *life)),
-            Fact::Peer { cell, life: None } => {
-                self.ties.lives.remove(cell);
-                self.ties.agreed.met.remove(cell);
-            }
+            Fact::Peer { cell, life: None } => self.ties.parts(*cell),
             Fact::Spans { request, id } => {
                 // Whether it may be used yet depends on other cells.
                 self.held(*request)?.change(|granted| granted.ready = false);
                 self.ties.spanning.insert(*request, *id);
             }
-            Fact::Met { cell, presence } => drop(self.ties.agreed.met.insert(*cell, *presence)),
+            Fact::Met { cell, presence } => self.ties.meets(*cell, *presence),
+            Fact::Begun { nonce, began } => self.ties.begins(*nonce, *began),
+            Fact::Agreed { cell, upto } => self.ties.agrees(*cell, *upto),
+            Fact::CameTo { cell, length } => self.ties.comes_to(*cell, *length),
             Fact::NotLeased { request, cells } => {
                 self.held(*request)?;
                 self.ties.agreed.not_leased.insert(*request, cells.iter().copied().collect());
@@ -352,6 +356,18 @@ impl Books {
         }
         let missing = missing.iter().copied().collect();
         self.ties.agreed.keeping.insert(request, Keeping { until, missing, call });
+    }
+
+    /// Whether the log, which is so long, is all that another cell knows of it.
+    ///
+    /// # Errors
+    /// Says what is missing.
+    pub fn check_known(&self, by: CellId, known: &Known, length: u64) -> Result<(), Stranger> {
+        match known.life == self.life {
+            true => self.ties.check(by, known, length),
+            // Nothing is known to it of this one.
+            false => Ok(()),
+        }
     }
 
     /// What ties requests to other cells.

@@ -144,9 +144,11 @@ impl Cell {
                 self.out.is_new = true;
                 self.kept = (epoch, sessions);
             }
-            Input::Linked { cell, presence } => self.linked(cell, presence)?,
+            Input::Linked { cell, presence, knows } => self.linked(cell, presence, knows)?,
             Input::Unlinked(cell) => self.unlinked(cell),
-            Input::Said { cell, message } => self.said(cell, *message)?,
+            Input::Said { cell, message, length } => self.said(cell, *message, length)?,
+            Input::CameTo { cell, length } => self.comes_to(cell, length)?,
+            Input::Outdone(cell) => self.outdone(cell)?,
             Input::Members(members) => self.know(&members),
             Input::Suspected(cell) => self.suspected(cell)?,
             Input::Lapsed(cell) => self.lapsed(cell)?,
@@ -391,7 +393,7 @@ impl Cell {
                 engine::Effect::Granted { request, taken, overtook } => {
                     self.granted(request, taken, overtook)?;
                 }
-                engine::Effect::HeldFor(request) => self.held_for(request)?,
+                engine::Effect::HeldFor(held) => self.held_for(*held)?,
                 engine::Effect::Kept(request, until) => self.kept(request, until)?,
                 engine::Effect::LetGo(request) => self.let_go(request)?,
                 engine::Effect::Lost(request) => self.take_away(request, How::Lost)?,

@@ -95,6 +95,9 @@ pub fn project(books: &Books, at: u64, fact: &Fact) -> Option<(u64, What)> {
         | Fact::NotLeased { .. }
         | Fact::Keeping { .. }
         | Fact::GivenUp { .. }
+        | Fact::Begun { .. }
+        | Fact::Agreed { .. }
+        | Fact::CameTo { .. }
         | Fact::Recovery { .. }
         | Fact::Spans { .. }
         | Fact::Session { .. }

@@ -254,6 +254,28 @@ pub enum Fact {
         /// What was said with it, which tells it from the next time.
         word: Vec<u8>,
     },
+    /// This start of a cell that is among others, or was in this life.
+    Begun {
+        /// What others know it by.
+        nonce: u128,
+        /// How many records there ever were before it.
+        began: u64,
+    },
+    /// The cell that there is a link to since the last [`Fact::Met`] has said what it knew of this one. From now on it knows the present
+    /// start of this one, or what it knew; and this one tells what it knows of it.
+    Agreed {
+        /// The cell.
+        cell: CellId,
+        /// How many records of this life it knew of.
+        upto: u64,
+    },
+    /// Another cell has said how long its log is, in the start that there is a link to.
+    CameTo {
+        /// The cell.
+        cell: CellId,
+        /// How many records it has had.
+        length: u64,
+    },
 }
 
 /// What is held for a request of another home.

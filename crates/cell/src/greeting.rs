@@ -8,10 +8,15 @@
 //!
 //! With everything that a cell says to others it tells how long its log is ([`Presence::has_come_to`]). So a copy that is let in knows at
 //! least what it has said to whoever lets it in. What was granted to its own clients since the copy was made is known to nobody else:
-//! that is on whoever has started it from one. And whoever restarts knows no more than what it was greeted with last.
+//! that is on whoever has started it from one. What was heard is kept in the log with whatever follows from it, so whoever restarts
+//! knows it still.
 //!
 //! Who is refused so learns from it that its log is not all that there was ([`Stranger::told`], [`Presence::is_outdone`]), whether the one
 //! that it asks next knows that or not.
+//!
+//! A greeting says where the present start began, and a copy that was started several times may have grown beyond all that others know of
+//! it. So cells also tell each other what they know of each other ([`Known`]), and whoever hears that looks whether it is in its own log
+//! ([`Met`]).
 
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +33,65 @@ pub struct Presence {
     pub began: u64,
     /// How many records its log has ever had.
     pub length: u64,
+}
+
+/// What a cell knows of another one: of a start of it how far its log had come, as it was last heard to say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Known {
+    /// Its life; 0 if nothing is known.
+    pub life: u128,
+    /// The nonce of the start.
+    pub nonce: u128,
+    /// How many records its log had ever had.
+    pub length: u64,
+}
+
+/// What a cell can say of its own log to another one that it was linked with: all that this one may know.
+///
+/// A link is in the log before anything is said over it that tells how long that is. So when another cell has said what it knows and the link is
+/// in the log, it knows that, or something of the start over whose link it will hear more; until the next link, whatever starts there are. That
+/// is why one start is enough, and nobody is taken for somebody who knows more because this cell was started often, or the other one has
+/// forgotten something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Met {
+    /// What it knew when there was a link last: up to there the log was found to be what it knew.
+    upto: u64,
+    /// The start in which that was.
+    nonce: u128,
+    /// How long the log was when the start after that began.
+    end: Option<u64>,
+}
+
+impl Met {
+    /// There is a link, in this start, to somebody who knew as much of this life.
+    pub(crate) fn now(upto: u64, nonce: u128) -> Self {
+        Self { upto, nonce, end: None }
+    }
+
+    /// Another start has begun, with as many records.
+    pub(crate) fn starts(&mut self, nonce: u128, began: u64) {
+        if self.nonce != nonce {
+            self.end.get_or_insert(began);
+        }
+    }
+
+    /// Whether a log that is so long is all that somebody knows of it in this life.
+    ///
+    /// # Errors
+    /// Says what is missing.
+    pub(crate) fn check(met: Option<&Self>, known: &Known, length: u64) -> Result<(), Stranger> {
+        let parted = Stranger::Parted { known: known.length };
+        let Self { upto, nonce, end } = *met.ok_or(parted)?;
+        if known.length <= upto {
+            return Ok(());
+        }
+        let length = end.unwrap_or(length);
+        match known.nonce == nonce {
+            false => Err(parted),
+            true if known.length > length => Err(Stranger::Shorter { length, known: known.length }),
+            true => Ok(()),
+        }
+    }
 }
 
 /// Why a cell is not let in.
@@ -56,6 +120,14 @@ pub enum Stranger {
         /// That which was known.
         known: u64,
     },
+    /// Its log has no such start as was known, or it is another one. It finds that itself, and nobody else says it.
+    #[error(
+        "{known} records were known of the log of this cell, in a start that it does not tell of: it was started from a copy of its directory"
+    )]
+    Parted {
+        /// That which was known.
+        known: u64,
+    },
 }
 
 impl Stranger {
@@ -80,7 +152,7 @@ impl Stranger {
     pub fn remedy(&self) -> String {
         let epoch = match self {
             Self::Second => return "stop one of the two".into(),
-            Self::Shorter { .. } => String::new(),
+            Self::Shorter { .. } | Self::Parted { .. } => String::new(),
             // Its next start would be in an epoch that was, too.
             Self::Earlier { known, .. } => {
                 let beyond = Presence::epoch_beyond(*known);
@@ -124,7 +196,7 @@ impl Presence {
     /// with how many records this start began: if each of its greetings told more than that (`distinct`), the two are not confused.
     pub fn is_outdone(&self, why: &Stranger, distinct: bool) -> bool {
         match *why {
-            Stranger::Second => false,
+            Stranger::Second | Stranger::Parted { .. } => false,
             Stranger::Earlier { epoch, known } => epoch == self.epoch && known >= epoch,
             Stranger::Shorter { length, known } => {
                 known > self.length || distinct && length == self.began && known > length

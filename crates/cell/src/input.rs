@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{Member, Reservation, TimerNo};
 use crate::facts::Fact;
-use crate::greeting::Presence;
+use crate::greeting::{Known, Presence};
 use crate::peer::PeerMessage;
 use crate::session::{CallNo, ConnNo, Hello, Means, SessionId, Turned, Wrong};
 
@@ -95,6 +95,8 @@ pub enum Input {
         cell: CellId,
         /// In which life, and which start of it this is; it was looked at ([`Presence::check`]).
         presence: Presence,
+        /// What it knows of this one, if it says so; it was looked at ([`Books::check_known`](crate::books::Books)).
+        knows: Option<Known>,
     },
     /// The link to another cell is gone.
     Unlinked(CellId),
@@ -104,7 +106,19 @@ pub enum Input {
         cell: CellId,
         /// What.
         message: Box<PeerMessage>,
+        /// How long its log was then.
+        length: u64,
     },
+    /// Another cell says over its link how long its log is.
+    CameTo {
+        /// The cell.
+        cell: CellId,
+        /// How many records it has had.
+        length: u64,
+    },
+    /// Another cell knows more of this one than its log tells: nothing is given to anybody until it has said what it holds, as another life
+    /// alone would make it, or is forgotten.
+    Outdone(CellId),
     /// These are other cells, besides those that are known.
     Members(Vec<Member>),
     /// Another cell was not heard of for a while.
@@ -170,6 +184,10 @@ pub struct Start {
     pub epoch: u32,
     /// New whenever memory may have been lost.
     pub life: u128,
+    /// What others know this start by.
+    pub nonce: u128,
+    /// How many records there ever were before it.
+    pub began: u64,
     /// Whether memory may have been lost: sessions are over then, but for those that have a lease.
     pub lost: bool,
     /// Whether the log may be a copy, and others know more of it: then nothing is given to anybody until every other cell has let

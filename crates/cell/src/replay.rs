@@ -16,7 +16,7 @@ pub use crate::record::{PART_MAX, Parts, Recorded, Writing, Written};
 
 /// The number of this code: one more with every change after which old inputs lead to other facts, or are
 /// not understood.
-pub const LOGIC: u32 = 7;
+pub const LOGIC: u32 = 8;
 
 /// Why a cell cannot come back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -71,8 +71,8 @@ struct Snapshot<'a> {
     engine: &'a [u8],
 }
 
-/// Reads a snapshot. What ties the books to other cells follows it, where there were others, and then what was agreed with them, and
-/// who was given up.
+/// Reads a snapshot. What ties the books to other cells follows it, where there were others, and then what was agreed with them,
+/// who was given up, and what is known of whom.
 fn read_snapshot(bytes: &[u8]) -> Result<Snapshot<'_>, Unreadable> {
     let (mut kept, rest) =
         postcard::take_from_bytes::<Snapshot<'_>>(bytes).map_err(Unreadable::Form)?;

@@ -208,6 +208,9 @@ fn facts_of_cells(request: RequestNo) -> Vec<Fact> {
         Fact::Keeping { request, until: 9, missing: vec![cell], call: Some((SESSION, CallNo(4))) },
         Fact::Keeping { request, until: 9, missing: Vec::new(), call: None },
         Fact::GivenUp { cell, life: Some(7), word: vec![1, 2] },
+        Fact::Begun { nonce: u128::MAX, began: 300 },
+        Fact::Agreed { cell, upto: 301 },
+        Fact::CameTo { cell, length: 302 },
     ]
 }
 
@@ -247,7 +250,7 @@ fn write(at: u64, input: &Input, facts: &[Fact]) -> Vec<u8> {
 fn every_fact_is_read_as_it_was_written() {
     let facts = facts();
     let kinds: HashSet<_> = facts.iter().map(std::mem::discriminant).collect();
-    assert_eq!(kinds.len(), 30, "one of each");
+    assert_eq!(kinds.len(), 33, "one of each");
     let written: Vec<_> =
         facts.iter().map(|fact| write(5, &Input::Due, std::slice::from_ref(fact))).collect();
     let content = pack(&written);

@@ -106,13 +106,21 @@ impl World<'_> {
         let Some(to) = self.nodes.iter().position(|node| node.member.cell == cell) else { return };
         let links = self.nodes[from].running.as_ref().map(|running| &running.links);
         let Some(number) = links.and_then(|links| links.get(&to)).copied() else { return };
+        self.send_over(from, to, number, body);
+    }
+
+    /// Something is said over a connection.
+    pub(crate) fn send_over(&mut self, from: usize, to: usize, number: u64, body: Body) {
         let delay = match self.rng.random_range(0..50) {
             0 if self.is_faulty() => self.rng.random_range(700..4000),
             0..4 => self.rng.random_range(50..700),
             _ => self.rng.random_range(1..30),
         };
         if let Some(arrival) = self.net.arrives(from, to, number, self.at, delay) {
-            let frame = Frame { length: self.nodes[from].presence().length, body };
+            // That tells nobody how long the log is.
+            let is_silent = matches!(body, Body::Knows(_) | Body::Beaten(_));
+            let length = if is_silent { 0 } else { self.nodes[from].presence().length };
+            let frame = Frame { length, body };
             self.after(arrival - self.at, Event::Arrive { from, to, number, frame });
         }
     }
@@ -123,6 +131,9 @@ impl World<'_> {
             return Ok(());
         }
         let (cell, clock) = (self.nodes[from].member.cell, self.nodes[to].clock(self.at));
+        if let Body::Knows(known) = frame.body {
+            return self.hear_what_is_known(to, from, number, &known);
+        }
         let Some(running) = &mut self.nodes[to].running else { return Ok(()) };
         if running.links.get(&from) != Some(&number) && !old {
             return Ok(());
@@ -130,9 +141,15 @@ impl World<'_> {
         if let Some(known) = running.known.get_mut(&from) {
             known.has_come_to(frame.length);
         }
+        let is_kept = self.settings.mutant != Some(Mutant::HeardForgotten);
+        let length = if is_kept { frame.length } else { 0 };
         match frame.body {
+            Body::Knows(_) => Ok(()),
             Body::Beat(sent) => {
                 running.leases.heard(clock, cell);
+                if running.cell.books().ties().is_to_be_kept(cell, length) {
+                    self.input(to, Input::CameTo { cell, length })?;
+                }
                 self.confirm(to, from, sent);
                 Ok(())
             }
@@ -145,7 +162,7 @@ impl World<'_> {
             Body::Peer(message) => match self.as_heard(to, cell, *message) {
                 Some(message) => {
                     let is_all = matches!(&message, PeerMessage::Assert(some) if some.last);
-                    self.input(to, Input::Said { cell, message: Box::new(message) })?;
+                    self.input(to, Input::Said { cell, message: Box::new(message), length })?;
                     if is_all {
                         self.settle(to, from, true);
                     }

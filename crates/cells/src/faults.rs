@@ -3,7 +3,6 @@
 use holdall_cell::Input;
 use rand::RngExt;
 
-use crate::Mutant;
 use crate::bystander::Violation;
 use crate::client::Client;
 use crate::node::Node;
@@ -28,8 +27,7 @@ impl World<'_> {
                 self.nodes[node].back_up();
             }
             if self.chance(10.0) {
-                self.put_back(node);
-                return Ok(());
+                return self.put_back(node);
             }
         }
         match self.rng.random_range(0..100) {
@@ -92,46 +90,6 @@ impl World<'_> {
         self.after(delay, Event::Start { node, upgrade: false });
     }
 
-    /// The log of a machine is put back in place. Whoever ran there does not any more; and somebody knows more of it who is there.
-    fn put_back(&mut self, node: usize) {
-        let one = &self.nodes[node];
-        if one.dead || one.is_absent || one.is_hostile || one.is_behind() {
-            return;
-        }
-        let Some(presence) = self.nodes[node].would_be() else { return };
-        let knows_more = |other: &usize| {
-            let running = self.nodes[*other].running.as_ref();
-            let known = running.and_then(|running| running.known.get(&node));
-            !self.nodes[*other].is_hostile && presence.check(known, false).is_err()
-        };
-        if !self.others(node).iter().any(knows_more) {
-            return;
-        }
-        self.nodes[node].put_back();
-        let name = self.nodes[node].member.name.clone();
-        self.bystander.forget_own(name.as_str());
-        self.is_gone(node);
-        self.all_end(node);
-        let delay = self.rng.random_range(20..400);
-        self.after(delay, Event::Start { node, upgrade: false });
-    }
-
-    /// Whoever knows more of a machine whose log was put back says so before anybody is given anything; some time later somebody declares
-    /// that its memory is lost.
-    pub(crate) fn refuse_what_was_put_back(&mut self, node: usize) {
-        if !std::mem::take(&mut self.nodes[node].is_put_back) {
-            return;
-        }
-        self.report.strangers += 1;
-        let delay = self.rng.random_range(500..9000);
-        self.after(delay, Event::Declare(node));
-        if self.settings.mutant != Some(Mutant::RefusalIgnored) {
-            self.nodes[node].is_outdone();
-            self.is_gone(node);
-            self.after(1, Event::Start { node, upgrade: false });
-        }
-    }
-
     /// Somebody declares that a machine has lost its memory, since the others do not let it in.
     pub(crate) fn declare(&mut self, node: usize) {
         if self.nodes[node].dead {
@@ -144,7 +102,7 @@ impl World<'_> {
     }
 
     /// All programs of a machine end.
-    fn all_end(&mut self, node: usize) {
+    pub(crate) fn all_end(&mut self, node: usize) {
         for client in 0..self.clients.len() {
             if self.clients[client].home == node {
                 self.dead.insert(self.clients[client].session());
@@ -168,7 +126,7 @@ impl World<'_> {
     }
 
     /// What a machine was connected to is not any more.
-    fn is_gone(&mut self, node: usize) {
+    pub(crate) fn is_gone(&mut self, node: usize) {
         for other in self.others(node) {
             self.cut(node, other);
         }

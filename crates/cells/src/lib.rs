@@ -14,7 +14,7 @@
 //! | `late` | a machine whose log is written late |
 //! | `hostile` | a machine that says what it likes |
 //! | `bystander` | who uses what, and whether that can be |
-//! | `faults` | what goes wrong |
+//! | `faults`, `put_back` | what goes wrong |
 //! | `report` | what a run came to |
 
 mod bystander;
@@ -27,6 +27,7 @@ mod late;
 mod meeting;
 mod net;
 mod node;
+mod put_back;
 mod report;
 mod world;
 
@@ -86,13 +87,17 @@ pub enum Mutant {
     CopyAccepted,
     /// A machine that others refuse, since they have known more of it than its log tells, goes on.
     RefusalIgnored,
+    /// What is heard of how long the log of another one is, is not kept.
+    HeardForgotten,
+    /// Of a log that was put back it is looked only where the present start began.
+    OnlyLastStart,
     /// What rests on a record leaves before that is written.
     ToldBeforeWritten,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::LeaseFromReceipt,
         Self::NoGrace,
         Self::OldConnections,
@@ -104,6 +109,8 @@ impl Mutant {
         Self::KeepUnconfirmed,
         Self::CopyAccepted,
         Self::RefusalIgnored,
+        Self::HeardForgotten,
+        Self::OnlyLastStart,
         Self::ToldBeforeWritten,
     ];
 
@@ -121,6 +128,8 @@ impl Mutant {
             Self::KeepUnconfirmed => "keep-unconfirmed",
             Self::CopyAccepted => "copy-accepted",
             Self::RefusalIgnored => "refusal-ignored",
+            Self::HeardForgotten => "heard-forgotten",
+            Self::OnlyLastStart => "only-last-start",
             Self::ToldBeforeWritten => "told-before-written",
         }
     }

@@ -1,10 +1,12 @@
 //! How machines come to be linked, and who lets in whom.
 
-use holdall_cell::greeting::Stranger;
+use holdall_cell::Input;
+use holdall_cell::greeting::{Known, Presence, Stranger};
 use rand::RngExt;
 
 use crate::Mutant;
 use crate::bystander::Violation;
+use crate::net::Body;
 use crate::world::{Done, Event, World};
 
 impl World<'_> {
@@ -31,6 +33,85 @@ impl World<'_> {
         Ok(())
     }
 
+    /// A machine sees that there is a connection. What it knows of the other one it says first, if both say it.
+    pub(crate) fn meet(
+        &mut self,
+        node: usize,
+        other: usize,
+        number: u64,
+        presence: Presence,
+    ) -> Done {
+        let cell = self.nodes[other].member.cell;
+        let known = self.nodes[node].knows_of(cell);
+        let says = self.says_what_is_known && !self.nodes[other].is_hostile;
+        let Some(running) = &mut self.nodes[node].running else { return Ok(()) };
+        running.links.remove(&other);
+        if !says {
+            return self.link_up(node, other, number, presence, None);
+        }
+        running.meetings.insert(other, (number, presence));
+        self.send_over(node, other, number, Body::Knows(known));
+        Ok(())
+    }
+
+    /// Another machine says what it knows of this one.
+    pub(crate) fn hear_what_is_known(
+        &mut self,
+        node: usize,
+        other: usize,
+        number: u64,
+        known: &Known,
+    ) -> Done {
+        let Some(running) = &mut self.nodes[node].running else { return Ok(()) };
+        let Some((_, presence)) = running.meetings.remove(&other).filter(|(it, _)| *it == number)
+        else {
+            return Ok(());
+        };
+        let why = self.nodes[node].misses(self.nodes[other].member.cell, known);
+        match why.filter(|_| self.settings.mutant != Some(Mutant::OnlyLastStart)) {
+            None => self.link_up(node, other, number, presence, Some(*known)),
+            Some(why) => {
+                self.tell(|| format!("c{node} misses what c{other} knows of it: {why}"));
+                self.cut(node, other);
+                let epoch = self.nodes[node].presence().epoch;
+                self.is_refused(node, epoch, &why)
+            }
+        }
+    }
+
+    /// There is a link.
+    fn link_up(
+        &mut self,
+        node: usize,
+        other: usize,
+        number: u64,
+        presence: Presence,
+        knows: Option<Known>,
+    ) -> Done {
+        let (clock, cell) = (self.nodes[node].clock(self.at), self.nodes[other].member.cell);
+        let Some(running) = &mut self.nodes[node].running else { return Ok(()) };
+        running.links.insert(other, number);
+        running.settled.remove(&other);
+        running.known.insert(other, presence);
+        running.leases.linked(clock, cell);
+        self.tell(|| format!("c{node} is linked to c{other} ({number})"));
+        self.input(node, Input::Linked { cell, presence, knows })
+    }
+
+    /// Somebody has known more of a machine than its log tells. Of one that was not started from a copy nobody has.
+    fn is_refused(&mut self, guest: usize, epoch: u32, why: &Stranger) -> Done {
+        if !self.nodes[guest].was_copy {
+            let (at, cell) = (self.at, format!("c{guest}"));
+            return Err(Violation::Broken { at, cell, what: format!("it is not let in: {why}") });
+        }
+        if self.nodes[guest].is_refused(epoch) {
+            self.report.strangers += 1;
+            let delay = self.rng.random_range(100..3000);
+            self.after(delay, Event::Declare(guest));
+        }
+        Ok(())
+    }
+
     /// Whether a machine lets in another one that greets. If not, somebody will declare its memory lost.
     fn lets_in(&mut self, host: usize, guest: usize) -> Result<bool, Violation> {
         let presence = self.nodes[guest].presence();
@@ -46,17 +127,7 @@ impl World<'_> {
         };
         self.tell(|| format!("c{host} does not let in c{guest}: {why}"));
         let (Some(known), false) = (known, why == Stranger::Second) else { return Ok(false) };
-        let guest_node = &mut self.nodes[guest];
-        if !guest_node.was_copy {
-            let (at, cell) = (self.at, format!("c{guest}"));
-            return Err(Violation::Broken { at, cell, what: format!("it is not let in: {why}") });
-        }
-        if guest_node.is_refused(known.epoch) {
-            self.report.strangers += 1;
-            let delay = self.rng.random_range(100..3000);
-            self.after(delay, Event::Declare(guest));
-        }
-        Ok(false)
+        self.is_refused(guest, known.epoch, &why).map(|()| false)
     }
 
     /// A machine was let in by another one: if it was by all that there are, it is no copy, or a copy of what it is.

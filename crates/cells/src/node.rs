@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdall_cell::engine::{Member, TimerNo};
-use holdall_cell::greeting::Presence;
+use holdall_cell::greeting::{Known, Presence, Stranger};
 use holdall_cell::lease::Leases;
 use holdall_cell::replay::{LOGIC, Recorded, Replay};
 use holdall_cell::{Cell, Cluster, Declared, Effect, Input, Limits, Out, Start};
@@ -49,6 +49,8 @@ pub(crate) struct Running {
     pub(crate) timers: BTreeMap<TimerNo, u64>,
     /// The connection to each other cell, as far as this one knows.
     pub(crate) links: BTreeMap<usize, u64>,
+    /// The connections over which another one has not said yet what it knows, and how it has greeted.
+    pub(crate) meetings: BTreeMap<usize, (u64, Presence)>,
     /// What is known of the others.
     pub(crate) known: BTreeMap<usize, Presence>,
     pub(crate) last_beat: u64,
@@ -82,8 +84,6 @@ pub(crate) struct Node {
     pub(crate) was_copy: bool,
     /// Its next start is from another disk than the one before, which it sees.
     is_doubtful: bool,
-    /// Its log was put back, and nobody has told it yet that more was known of it.
-    pub(crate) is_put_back: bool,
     /// Who has let it in since.
     let_in_by: BTreeSet<usize>,
     /// The highest epoch that another one knew that did not let it in.
@@ -136,7 +136,6 @@ impl Node {
             is_copy: false,
             was_copy: false,
             is_doubtful: false,
-            is_put_back: false,
             let_in_by: BTreeSet::new(),
             refused: None,
             dead: false,
@@ -211,6 +210,8 @@ impl Node {
         let start = Start {
             epoch: self.disk.epoch,
             life: self.disk.life,
+            nonce,
+            began: self.disk.length(),
             lost,
             doubtful: (std::mem::take(&mut self.is_doubtful) || is_behind)
                 && mutant != Some(Mutant::CopyAccepted),
@@ -235,7 +236,7 @@ impl Node {
             _ => TERMS,
         };
         let leases = Leases::new(terms, clock, cells);
-        let (timers, links) = (BTreeMap::new(), BTreeMap::new());
+        let (timers, links, meetings) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let cell = replayed.cell;
         let (last_beat, epoch, began) = (0, self.disk.epoch, self.disk.length());
         let (held, settled) = (Waiting::new(), BTreeMap::new());
@@ -245,6 +246,7 @@ impl Node {
             leases,
             timers,
             links,
+            meetings,
             known,
             last_beat,
             nonce,
@@ -287,6 +289,12 @@ impl Node {
             }
         }
         Ok(out.effects)
+    }
+
+    /// The agent ends when all that it did is in the log.
+    pub(crate) fn stop(&mut self) {
+        self.disk.written = self.disk.records.len();
+        self.running = None;
     }
 
     /// The agent is killed; the machine goes on. Where the log is late, what is not written is gone.
@@ -385,8 +393,19 @@ impl Node {
         let epoch = self.disk.epoch;
         if self.restore() {
             (self.is_copy, self.is_doubtful, self.disk.epoch) = (false, false, epoch);
-            self.is_put_back = true;
         }
+    }
+
+    /// Whether its log is not all that another one knows of it, as that one says.
+    pub(crate) fn misses(&self, by: CellId, known: &Known) -> Option<Stranger> {
+        let running = self.running.as_ref()?;
+        running.cell.books().check_known(by, known, self.length()).err()
+    }
+
+    /// What it knows of another one.
+    pub(crate) fn knows_of(&self, other: CellId) -> Known {
+        let running = self.running.as_ref();
+        running.map_or_else(Known::default, |running| running.cell.books().ties().known_of(other))
     }
 
     /// Others have known more of it than its log tells, and have said so.

@@ -93,6 +93,8 @@ pub(crate) struct World<'a> {
     pub(crate) ghosts: BTreeMap<(usize, RequestNo), (usize, Option<u64>)>,
     /// Whether logs are put back so that their machines cannot see it. In such worlds alone, so that others stay what they were.
     pub(crate) puts_back: bool,
+    /// Whether machines say what they know of each other; those of a version before do not.
+    pub(crate) says_what_is_known: bool,
     /// What the machine has heard that says what it likes.
     pub(crate) overheard: Vec<PeerMessage>,
 }
@@ -155,6 +157,7 @@ impl<'a> World<'a> {
             stopped_until,
             ghosts: BTreeMap::new(),
             puts_back: seed % 8 == 5,
+            says_what_is_known: matches!(seed % 8, 3 | 5 | 7),
             overheard: Vec::new(),
         };
         if joins_late {
@@ -246,19 +249,12 @@ impl<'a> World<'a> {
                 if !self.net.delivers(other, node, number) {
                     return Ok(());
                 }
-                let (clock, cell) =
-                    (self.nodes[node].clock(self.at), self.nodes[other].member.cell);
-                let Some(running) = &mut self.nodes[node].running else { return Ok(()) };
-                running.links.insert(other, number);
-                running.settled.remove(&other);
-                running.known.insert(other, presence);
-                running.leases.linked(clock, cell);
-                self.tell(|| format!("c{node} is linked to c{other} ({number})"));
-                self.input(node, Input::Linked { cell, presence })
+                self.meet(node, other, number, presence)
             }
             Event::Unlinked { node, other, number } => {
                 let cell = self.nodes[other].member.cell;
                 let Some(running) = &mut self.nodes[node].running else { return Ok(()) };
+                running.meetings.retain(|_, (met, _)| *met != number);
                 if running.links.get(&other) != Some(&number) {
                     return Ok(());
                 }
@@ -302,11 +298,19 @@ impl<'a> World<'a> {
         (0..self.nodes.len()).filter(|other| *other != node).collect()
     }
 
-    fn start(&mut self, node: usize, upgrade: bool) -> Done {
+    pub(crate) fn start(&mut self, node: usize, upgrade: bool) -> Done {
         let one = &self.nodes[node];
         if one.running.is_some() || one.dead || one.is_absent {
             return Ok(());
         }
+        let starting = self.starting(node, upgrade);
+        let effects = self.nodes[node].start(self.at, starting, self.settings.mutant);
+        self.tell(|| format!("c{node} starts, another version: {upgrade}, with {effects:?}"));
+        self.carry_out(node, effects)
+    }
+
+    /// How a machine starts.
+    pub(crate) fn starting(&mut self, node: usize, upgrade: bool) -> Starting {
         let there = |other: &usize| !self.nodes[*other].forgotten && !self.nodes[*other].is_absent;
         let others = self.others(node).into_iter().filter(there);
         let others: Vec<_> =
@@ -324,12 +328,7 @@ impl<'a> World<'a> {
         let limit = (self.is_faulty() && self.chance(5.0)).then_some(4000);
         let forgotten = self.nodes.iter().filter(|node| node.forgotten);
         let forgotten = forgotten.map(|node| node.member.cell).collect();
-        let starting = Starting { others, forgotten, life, nonce, upgrade, boards, limit };
-        let effects = self.nodes[node].start(self.at, starting, self.settings.mutant);
-        self.tell(|| format!("c{node} starts, another version: {upgrade}, with {effects:?}"));
-        self.carry_out(node, effects)?;
-        self.refuse_what_was_put_back(node);
-        Ok(())
+        Starting { others, forgotten, life, nonce, upgrade, boards, limit }
     }
 
     /// A machine joins the others.

@@ -31,7 +31,7 @@ pub(crate) struct Args {
     late: bool,
     /// With something wrong on purpose, which must be found: lease-from-receipt, no-grace, old-connections,
     /// fences-at-home, no-resend, assertions-ignored, no-recovery, old-life, keep-unconfirmed, copy-accepted,
-    /// refusal-ignored,
+    /// refusal-ignored, heard-forgotten, only-last-start,
     /// told-before-written (of a log that is written late)
     #[arg(long, value_name = "NAME")]
     mutant: Option<String>,

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use holdall_cell::engine::{Member, TimerNo};
-use holdall_cell::greeting::Presence;
+use holdall_cell::greeting::{Known, Presence};
 use holdall_cell::peer::PeerMessage;
 use holdall_cell::replay::{LOGIC, Recorded, Replay};
 use holdall_cell::session::{CallNo, ConnNo, Hello, Means, Secret, SessionId};
@@ -196,10 +196,14 @@ impl Host {
     fn step(&mut self, step: Step) {
         match step {
             Step::Linked(other) => {
-                self.input(Input::Linked { cell: id(other), presence: PRESENCE });
+                let knows = Some(Known::default());
+                self.input(Input::Linked { cell: id(other), presence: PRESENCE, knows });
             }
             Step::Unlinked(other) => self.input(Input::Unlinked(id(other))),
-            Step::Said(other, message) => self.input(Input::Said { cell: id(other), message }),
+            Step::Said(other, message) => {
+                let length = self.log.len() as u64;
+                self.input(Input::Said { cell: id(other), message, length });
+            }
             Step::Asks(which) => self.ask(which),
             Step::GivesBack(which) => self.give_back(which),
             Step::Timers => self.ring(),

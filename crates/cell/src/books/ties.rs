@@ -6,7 +6,7 @@ use holdall_core::{CellId, RequestId};
 use holdall_wire::RequestNo;
 use serde::{Deserialize, Serialize};
 
-use crate::greeting::Presence;
+use crate::greeting::{Known, Met, Presence, Stranger};
 use crate::session::{CallNo, SessionId};
 
 /// What the books know of other cells.
@@ -25,6 +25,22 @@ pub struct Ties {
     /// Other cells that an operator has given up, when that was last said of each. Kept behind that.
     #[serde(skip)]
     pub(super) given_up: BTreeMap<CellId, GivenUp>,
+    /// Kept behind that.
+    #[serde(skip)]
+    pub(super) heard: Heard,
+}
+
+/// What this cell and others know of each other's logs, of those that say so.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Heard {
+    /// What others know the present start by.
+    nonce: u128,
+    /// Those that may know something of this life.
+    met: BTreeMap<CellId, Met>,
+    /// What is known of others.
+    known: BTreeMap<CellId, Known>,
+    /// Those that have in their log that there is a link, before they tell how long that is.
+    agreed: BTreeSet<CellId>,
 }
 
 /// That an operator has given up a cell.
@@ -159,6 +175,82 @@ impl Ties {
         self.agreed.met.get(&cell)
     }
 
+    /// What is known of the log of another cell, as it is told.
+    pub fn known_of(&self, cell: CellId) -> Known {
+        self.heard.known.get(&cell).copied().unwrap_or_default()
+    }
+
+    /// Whether the log of this life, which is so long, is all that another cell knows of it.
+    ///
+    /// # Errors
+    /// Says what is missing.
+    pub(crate) fn check(&self, by: CellId, known: &Known, length: u64) -> Result<(), Stranger> {
+        Met::check(self.heard.met.get(&by), known, length)
+    }
+
+    /// Whether it is news that the log of another cell is so long, in the start that there is a link to.
+    pub(crate) fn is_news(&self, cell: CellId, length: u64) -> bool {
+        self.met(cell).is_some_and(|met| length > met.length)
+    }
+
+    /// Whether it is to be kept that the log of another cell is so long, though nothing else is said with it: if nothing is known yet of the
+    /// start that there is a link to, or that cell holds something here. That it was granted all may be in its log by now, and it does not
+    /// say that by itself.
+    pub fn is_to_be_kept(&self, cell: CellId, length: u64) -> bool {
+        let is_known = |met: &Presence| {
+            let known = self.known_of(cell);
+            (known.life, known.nonce) == (met.life, met.nonce)
+        };
+        let is_heard = !self.heard.agreed.contains(&cell) || self.met(cell).is_some_and(is_known);
+        self.is_news(cell, length) && (!is_heard || self.homes().any(|home| home == cell))
+    }
+
+    /// Whether anybody may know something of this life.
+    pub(crate) fn is_met(&self) -> bool {
+        !self.heard.met.is_empty()
+    }
+
+    /// Another life begins: nobody knows anything of it.
+    pub(super) fn lives_anew(&mut self) {
+        self.heard.met.clear();
+    }
+
+    /// A start begins.
+    pub(super) fn begins(&mut self, nonce: u128, began: u64) {
+        self.heard.nonce = nonce;
+        self.heard.met.values_mut().for_each(|met| met.starts(nonce, began));
+    }
+
+    /// There is a link to another cell.
+    pub(super) fn meets(&mut self, cell: CellId, presence: Presence) {
+        self.agreed.met.insert(cell, presence);
+        self.heard.agreed.remove(&cell);
+    }
+
+    /// It has said what it knew of this one.
+    pub(super) fn agrees(&mut self, cell: CellId, upto: u64) {
+        self.heard.met.insert(cell, Met::now(upto, self.heard.nonce));
+        self.heard.agreed.insert(cell);
+    }
+
+    /// It has said how long its log is.
+    pub(super) fn comes_to(&mut self, cell: CellId, length: u64) {
+        let Some(met) = self.agreed.met.get_mut(&cell) else { return };
+        met.has_come_to(length);
+        if self.heard.agreed.contains(&cell) {
+            let Presence { life, nonce, length, .. } = *met;
+            self.heard.known.insert(cell, Known { life, nonce, length });
+        }
+    }
+
+    /// Nothing is known of it any more. It may know of this one what it did.
+    pub(super) fn parts(&mut self, cell: CellId) {
+        self.lives.remove(&cell);
+        self.agreed.met.remove(&cell);
+        self.heard.known.remove(&cell);
+        self.heard.agreed.remove(&cell);
+    }
+
     /// What others have yet to confirm of a reservation.
     pub fn keeping(&self, request: RequestNo) -> Option<&Keeping> {
         self.agreed.keeping.get(&request)
@@ -181,8 +273,8 @@ impl Ties {
     }
 
     /// What is kept behind the ties, in this order.
-    pub(crate) fn behind(&self) -> (&Agreed, &BTreeMap<CellId, GivenUp>) {
-        (&self.agreed, &self.given_up)
+    pub(crate) fn behind(&self) -> (&Agreed, &BTreeMap<CellId, GivenUp>, &Heard) {
+        (&self.agreed, &self.given_up, &self.heard)
     }
 
     /// The ties with what was kept behind them; what later logics have added may be missing.
@@ -190,10 +282,13 @@ impl Ties {
     /// # Errors
     /// If it is not understood.
     pub(crate) fn with_behind(mut self, bytes: &[u8]) -> postcard::Result<Self> {
-        let rest;
+        let mut rest;
         (self.agreed, rest) = postcard::take_from_bytes(bytes)?;
         if !rest.is_empty() {
-            self.given_up = postcard::from_bytes(rest)?;
+            (self.given_up, rest) = postcard::take_from_bytes(rest)?;
+        }
+        if !rest.is_empty() {
+            self.heard = postcard::from_bytes(rest)?;
         }
         Ok(self)
     }

@@ -20,13 +20,18 @@ use super::{Cell, Defect};
 use crate::books::{Entry, Recovery, Tie};
 use crate::engine::{HeldFor, Member};
 use crate::facts::{Fact, GivenAbroad, How};
-use crate::greeting::Presence;
+use crate::greeting::{Known, Presence};
 use crate::input::{Cluster, Effect};
 use crate::peer::{ASSERTED_BYTES_MAX, AT_A_GUARD_MAX, Assertion, PeerMessage};
 
 impl Cell {
-    /// There is a link to another cell, in a certain life.
-    pub(super) fn linked(&mut self, cell: CellId, presence: Presence) -> Result<(), Defect> {
+    /// There is a link to another cell, in a certain life, which may have said what it knows of this one.
+    pub(super) fn linked(
+        &mut self,
+        cell: CellId,
+        presence: Presence,
+        knows: Option<Known>,
+    ) -> Result<(), Defect> {
         self.out.is_new = true;
         self.asserting.remove(&cell);
         let (before, life) = (self.books.ties().life(cell), presence.life);
@@ -36,6 +41,10 @@ impl Cell {
         // So that no copy of it that is older than this is let in, whatever happens here.
         self.out.sync = true;
         self.note(Fact::Met { cell, presence })?;
+        if let Some(known) = knows {
+            let upto = if known.life == self.books.life() { known.length } else { 0 };
+            self.note(Fact::Agreed { cell, upto })?;
+        }
         let forgot = before.is_some_and(|before| before != life);
         let effects = self.engine.link(self.now, cell, forgot)?;
         self.take_effects(effects)
@@ -47,13 +56,36 @@ impl Cell {
         self.engine.unlink(self.now, cell);
     }
 
-    /// Another cell says something.
-    pub(super) fn said(&mut self, cell: CellId, message: PeerMessage) -> Result<(), Defect> {
+    /// The log of another cell is so long.
+    pub(super) fn comes_to(&mut self, cell: CellId, length: u64) -> Result<(), Defect> {
+        match self.books.ties().is_news(cell, length) {
+            true => self.note(Fact::CameTo { cell, length }),
+            false => Ok(()),
+        }
+    }
+
+    /// Another cell knows more of this one than its log tells.
+    pub(super) fn outdone(&mut self, by: CellId) -> Result<(), Defect> {
+        let mut recovery = self.doubt_the_log();
+        recovery.missing.insert(by);
+        self.out.sync = true;
+        self.wait_for(Recovery { until: None, ..recovery })
+    }
+
+    /// Another cell says something. Whatever follows from it, or will, rests on what that cell has in its log by then: so this one goes on
+    /// knowing how long that was.
+    pub(super) fn said(
+        &mut self,
+        cell: CellId,
+        message: PeerMessage,
+        length: u64,
+    ) -> Result<(), Defect> {
         self.out.is_new = true;
         if let Err(what) = message.check(cell, self.engine.cell().unwrap_or_default()) {
             self.misbehaved(cell, what);
             return Ok(());
         }
+        self.comes_to(cell, length)?;
         match message {
             PeerMessage::Assert(some) => self.asserted(cell, some),
             PeerMessage::Kept { request: id, mark } => match self.engine.known_as(id) {
@@ -326,11 +358,11 @@ impl Cell {
     }
 
     /// Something is held for a request of another home.
-    pub(super) fn held_for(&mut self, request: RequestNo) -> Result<(), Defect> {
+    pub(super) fn held_for(&mut self, held: HeldFor) -> Result<(), Defect> {
+        let request = held.request;
         if self.books.get(request).is_some() {
             return Ok(()); // It is in force again.
         }
-        let Some(held) = self.engine.held_for(request) else { return Ok(()) };
         let stance = match held.is_rest {
             true => Tie::NO_STANCE,
             false => postcard::to_allocvec(&held.stance).unwrap_or_else(|_| Tie::UNREADABLE.into()),

@@ -48,7 +48,7 @@ impl Cell {
 
     /// What another cell is told if what it says is not let in, for want of room: its request comes to nothing here.
     pub fn turns_down(&self, input: &Input, why: Refusal) -> Option<(CellId, PeerMessage)> {
-        let Input::Said { cell, message } = input else { return None };
+        let Input::Said { cell, message, .. } = input else { return None };
         let PeerMessage::ToManager { message, order: Some(_) } = &**message else { return None };
         Some((*cell, PeerMessage::Refused { request: message.request(), why }))
     }

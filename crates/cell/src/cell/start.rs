@@ -42,6 +42,9 @@ impl Cell {
         let clock = self.go_on_from(start);
         let (epoch, life, at) = (start.epoch, start.life, self.now);
         self.note(Fact::Started { epoch, life, at, clock })?;
+        if start.cluster.is_some() || self.books.ties().is_met() {
+            self.note(Fact::Begun { nonce: start.nonce, began: start.began })?;
+        }
         let longest = start.pools.iter().filter_map(|one| Some((one.name.clone(), one.limit?)));
         let stopping = start.cluster.as_ref().map(|cluster| cluster.stopping);
         let (limits, patience) = (start.limits, start.patience);

@@ -2,6 +2,7 @@
 
 mod cells;
 mod events;
+mod known;
 mod long;
 mod others;
 mod parts;

@@ -263,8 +263,6 @@ impl Engine<House> {
                 if former.is_none() {
                     leased = !taken.iter().all(|taken| self.cells.waits.contains(&taken.name));
                 }
-                self.held.insert(request);
-                self.effects.push(Effect::HeldFor(request));
                 taken.into()
             }
         };
@@ -277,6 +275,10 @@ impl Engine<House> {
         }
         if let Some(foreign) = self.cells.foreign.get_mut(&user) {
             (foreign.held, foreign.leased) = (Some(n), leased);
+        }
+        if !held {
+            self.held.insert(request);
+            self.is_held_for(request);
         }
         Ok(Some(Given { taken, leased }))
     }
@@ -360,6 +362,12 @@ impl Engine<House> {
             self.report(Gone::Departed(Party::User(user)))?;
         }
         Ok(())
+    }
+
+    /// Something is held for a request of another home.
+    pub(super) fn is_held_for(&mut self, request: RequestNo) {
+        let held = self.held_for(request).map(|held| Effect::HeldFor(Box::new(held)));
+        self.effects.extend(held);
     }
 
     /// What is held for a request of another home, as it is kept.

@@ -140,8 +140,9 @@ pub enum Effect {
         /// counted.
         overtook: u32,
     },
-    /// Something is held for a request of another home.
-    HeldFor(RequestNo),
+    /// Something is held for a request of another home: as it is then, since it may be let go before that is noted, and what follows may
+    /// share it.
+    HeldFor(Box<HeldFor>),
     /// A request of another home is a reservation, and lasts until then.
     Kept(RequestNo, u64),
     /// Nothing is held any more for a request of another home.

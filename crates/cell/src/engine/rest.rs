@@ -43,7 +43,8 @@ impl Engine<House> {
         for count in rest {
             self.resizes.extend(self.ledger.leave(&count, request));
         }
-        self.effects.extend([Effect::LetGo(request), Effect::HeldFor(request)]);
+        self.effects.push(Effect::LetGo(request));
+        self.is_held_for(request);
         self.says_over(id);
         self.have_manager(|manager, cfg, out| {
             manager.keep_only(cfg, id, |pool| pools.contains(&pool), out);

@@ -3,14 +3,17 @@
 //! The version is that of the greeting: members of neighbouring versions talk, so new frames are added at the end and said
 //! only to those who know them.
 
+use holdall_cell::greeting::Known;
 use holdall_cell::peer::PeerMessage;
 use holdall_wire::{Body, Fault, Reply};
 use serde::{Deserialize, Serialize};
 
 /// What this version says.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 /// The first version that is told something about replicated cells: questions of [`Frame::Asks`] that change something.
 pub(crate) const REPLICATED: u32 = 2;
+/// The first version that says what it knows ([`Frame::Knows`]).
+pub(crate) const KNOWS: u32 = 3;
 /// The oldest version that it understands, too.
 pub(crate) const OLDEST: u32 = 1;
 
@@ -52,6 +55,9 @@ pub(crate) enum Frame {
         /// What.
         reply: Box<Reply>,
     },
+    /// What a cell knows of the other: first of all over a link, from both. Whoever knows that more is known of it than its log tells makes no
+    /// use of the link.
+    Knows(Known),
 }
 
 impl Frame {
@@ -108,6 +114,13 @@ mod tests {
         golden(&Frame::Answers { number: 300, reply: Box::new(Reply::Done) }, "04ac0201");
     }
 
+    #[test]
+    fn version_3_keeps_its_bytes() {
+        let known = Known { life: 300, nonce: 7, length: 301 };
+        golden(&Frame::Knows(known), "05ac0207ad02");
+        golden(&Frame::Knows(Known::default()), "05000000");
+    }
+
     /// What a member says that was upgraded before this one.
     #[test]
     fn answers_of_a_later_version_may_be_longer_or_others() {
@@ -120,7 +133,8 @@ mod tests {
 
     #[test]
     fn what_is_no_frame_is_refused() {
-        for bytes in [&[][..], &[9], &[0], &[1, 5, 5], &[2, 77], &[4], &[4, 0xff], &[3, 1, 2, 0xff]]
+        for bytes in
+            [&[][..], &[9], &[5, 1], &[0], &[1, 5, 5], &[2, 77], &[4], &[4, 0xff], &[3, 1, 2, 0xff]]
         {
             assert!(Frame::decode(bytes).is_err(), "{bytes:?}");
         }

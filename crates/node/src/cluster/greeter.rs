@@ -10,7 +10,7 @@ use holdall_http::token::Tokens;
 use holdall_links::{Above, Cell, CellId};
 
 use super::forgotten::{Forgotten, Meant};
-use super::frame::REPLICATED;
+use super::frame::{KNOWS, REPLICATED};
 use super::greeting::Greeting;
 use super::number;
 
@@ -96,9 +96,9 @@ impl Greeter {
         self.state().is_replicated = true;
     }
 
-    /// Which life of this cell it is.
-    pub(crate) fn life(&self) -> u128 {
-        self.state().presence.life
+    /// Which start of which life of this cell it is.
+    pub(crate) fn presence(&self) -> Presence {
+        self.state().presence
     }
 
     /// What a peer that refuses this start with these words has known of its log, if that is a later state.
@@ -127,6 +127,11 @@ impl Greeter {
     /// Whether a peer understands what is said about replicated cells.
     pub(crate) fn knows_of_replicated(&self, cell: CellId) -> bool {
         self.state().peers.get(&cell).is_some_and(|peer| peer.version >= REPLICATED)
+    }
+
+    /// Whether a peer says what it knows of this cell.
+    pub(crate) fn says_what_it_knows(&self, cell: CellId) -> bool {
+        self.state().peers.get(&cell).is_some_and(|peer| peer.version >= KNOWS)
     }
 
     pub(crate) fn unlinked(&self, cell: CellId) {

@@ -91,7 +91,7 @@ mod tests {
     fn a_greeting_keeps_its_bytes() {
         let bytes = greeting().encode();
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(hex, "02010903ac020507e0d403904e9875a8c30101");
+        assert_eq!(hex, "03010903ac020507e0d403904e9875a8c30101");
         let replicated = Greeting { is_replicated: true, ..greeting() };
         assert_eq!(replicated.encode(), [&bytes[..], &[1]].concat());
         assert_eq!(Greeting::read(&replicated.encode(), &Terms::default()), Ok(replicated));

@@ -5,6 +5,7 @@
 //! - What rests on the log leaves in the order in which it came up. A beat is confirmed at once, but not before what was taken from its
 //!   home by then is in the log: so whatever was taken from a home it is told before its next beat is confirmed.
 //! - If something does not fit, the link ends: of what was said over one, a beginning is heard.
+//! - Before anything else both say what they know of each other's logs, if both are of a version that does (`service/meeting.rs`).
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ use holdall_wire::{Fault, Reply, RequestNo};
 use tracing::{error, info, trace, warn};
 
 use super::backlog::Backlog;
+use super::meeting::Meeting;
 use super::questions::Questions;
 use super::start::until_written;
 use super::{End, Leaving, Service, Shared};
@@ -41,6 +43,8 @@ pub(super) struct Cells {
     pub(super) leases: Leases,
     /// The links that are up.
     pub(super) links: BTreeMap<CellId, Link>,
+    /// Those over which the other one has not said yet what it knows.
+    pub(super) meetings: BTreeMap<CellId, Meeting>,
     /// What the links know the cells by.
     pub(super) ids: BTreeMap<CellId, links::CellId>,
     last_link: u64,
@@ -89,6 +93,7 @@ impl Cells {
             terms: known.terms,
             leases: Leases::new(known.terms, now, ids.keys().copied()),
             links: BTreeMap::new(),
+            meetings: BTreeMap::new(),
             ids,
             last_link: 0,
             next_beat: now,
@@ -100,6 +105,19 @@ impl Cells {
             backlog: Backlog::default(),
             hears: None,
         }
+    }
+
+    /// All connections that there are.
+    pub(super) fn ways(&self) -> impl Iterator<Item = &Way> {
+        let meeting = self.meetings.values().map(Meeting::way);
+        self.links.values().map(|link| &link.way).chain(meeting)
+    }
+
+    /// A link is up, over which all is said from now on.
+    pub(super) fn link_up(&mut self, cell: CellId, way: Way) {
+        self.last_link += 1;
+        let link = Link { number: self.last_link, way, is_full: false, settled: None };
+        self.links.insert(cell, link);
     }
 
     /// The number of the link to a cell, if there is one.
@@ -172,7 +190,6 @@ impl Service {
     }
 
     fn on_up(&mut self, peer: &links::Cell, greeting: &[u8], way: Way) {
-        let now = self.boottime();
         self.remember_word(peer.id);
         let Some(cells) = &mut self.cells else { return };
         if !cells.backlog.has_room(number(peer.id)) {
@@ -185,25 +202,16 @@ impl Service {
                 return way.end("it is not wanted any more; it is told why when it comes again");
             }
         };
-        let cell = number(peer.id);
-        cells.last_link += 1;
-        let link = Link { number: cells.last_link, way, is_full: false, settled: None };
-        cells.links.insert(cell, link);
-        let is_new = cells.ids.insert(cell, peer.id).is_none();
-        cells.leases.add(now, cell);
-        cells.leases.linked(now, cell);
-        if is_back || is_new {
-            let name = peer.name.as_str().parse();
-            let member = name.map(|name| holdall_cell::engine::Member { name, cell });
-            self.input(Input::Members(member.into_iter().collect()));
-        }
-        self.input(Input::Linked { cell, presence });
-        self.beat(cell);
+        let says = cells.greeter.says_what_it_knows(peer.id);
+        self.meet(Meeting { peer: peer.clone(), presence, is_back, way }, says);
     }
 
     fn on_down(&mut self, peer: &links::Cell, why: &str) {
         let cell = number(peer.id);
         let Some(cells) = &mut self.cells else { return };
+        if cells.meetings.remove(&cell).is_some() {
+            return cells.greeter.unlinked(peer.id);
+        }
         if cells.links.remove(&cell).is_none() {
             return;
         }
@@ -217,13 +225,19 @@ impl Service {
         if self.end == Some(End::Closed) {
             return; // It is heard by whoever leads next, if anybody does.
         }
-        if self.cells.as_ref().is_none_or(|cells| !cells.links.contains_key(&cell)) {
+        let Some(cells) = &self.cells else { return };
+        let meets = cells.meetings.contains_key(&cell);
+        if !meets && !cells.links.contains_key(&cell) {
             return;
         }
         match Frame::decode(bytes) {
             Ok(frame) => {
                 trace!(cell = cell.0, ?frame, "heard");
-                self.on_frame(cell, frame);
+                match frame {
+                    Frame::Knows(known) if meets => self.on_knows(cell, known),
+                    _ if meets => self.unlink(cell, "it does not say first what it knows"),
+                    frame => self.on_frame(cell, frame),
+                }
             }
             Err(_) => self.unlink(cell, "it says what cannot be read"),
         }
@@ -238,6 +252,7 @@ impl Service {
                 if let Some(id) = cells.ids.get(&cell) {
                     cells.greeter.heard(*id, length);
                 }
+                self.heard_length(cell, length);
                 self.confirm(cell, sent);
             }
             Frame::Beaten { sent } if sent <= now => {
@@ -250,7 +265,7 @@ impl Service {
                 if let Some(id) = cells.ids.get(&cell) {
                     cells.greeter.heard(*id, length);
                 }
-                self.hear(cell, message);
+                self.hear(cell, message, length);
             }
             Frame::Asks { number, question, .. }
                 if self.answered_beside(cell, number, &question) => {}
@@ -259,6 +274,7 @@ impl Service {
                 self.say(cell, Frame::Answers { number, reply });
             }
             Frame::Answers { number, reply } => self.answered(cell, number, *reply),
+            Frame::Knows(_) => self.unlink(cell, "it says twice what it knows"),
         }
     }
 
@@ -340,9 +356,11 @@ impl Service {
 
     /// A cell says what no honest one would.
     pub(super) fn unlink(&mut self, cell: CellId, why: &'static str) {
-        if let Some(link) = self.cells.as_ref().and_then(|cells| cells.links.get(&cell)) {
+        let Some(cells) = &self.cells else { return };
+        let way = cells.links.get(&cell).map(|link| &link.way);
+        if let Some(way) = way.or_else(|| cells.meetings.get(&cell).map(Meeting::way)) {
             warn!(cell = cell.0, "the link to a cell is cut: {why}");
-            link.way.end(why);
+            way.end(why);
         }
     }
 
@@ -439,6 +457,10 @@ impl Service {
         self.lease_over(cell, "was forgotten");
         let Some(cells) = &mut self.cells else { return };
         cells.leases.remove(cell);
+        if let Some(meeting) = cells.meetings.remove(&cell) {
+            meeting.way().end("it was forgotten");
+            cells.greeter.unlinked(id);
+        }
         if let Some(link) = cells.links.remove(&cell) {
             link.way.end("it was forgotten");
             cells.greeter.unlinked(id);

@@ -27,9 +27,9 @@ impl Service {
             Err(full) => full,
         };
         match self.cell().turns_down(&said, Refusal::Closed(full.to_string())) {
+            // Nobody is to know more of the log by it: that there is a link may not be in there yet.
             Some((cell, message)) => {
-                let length = self.host.watch().may_leave().0;
-                self.say_at_once(cell, &Frame::Said { length, message: Box::new(message) });
+                self.say_at_once(cell, &Frame::Said { length: 0, message: Box::new(message) });
             }
             None => self.input(said),
         }
@@ -37,7 +37,7 @@ impl Service {
 
     /// Takes what a cell says. What ends by that, that cell has ended itself; if it is what it holds here, its beats are confirmed
     /// when that is in the log.
-    pub(super) fn hear(&mut self, cell: CellId, message: Box<PeerMessage>) {
+    pub(super) fn hear(&mut self, cell: CellId, message: Box<PeerMessage>, length: u64) {
         // While nothing leaves, what is said again only makes more of what waits. It is said once more until it is answered.
         if let PeerMessage::ToManager { message, .. } = &*message
             && self.engine().has_heard(message)
@@ -52,12 +52,20 @@ impl Service {
         if let Some(cells) = &mut self.cells {
             cells.hears = Some(cell).filter(|_| !asserts);
         }
-        self.on_said(Input::Said { cell, message });
+        self.on_said(Input::Said { cell, message, length });
         let last = self.host.last();
         let Some(cells) = &mut self.cells else { return };
         cells.hears = None;
         if all && let Some(link) = cells.links.get_mut(&cell) {
             link.settled = Some(last);
+        }
+    }
+
+    /// A beat tells how long the log of another cell is.
+    pub(super) fn heard_length(&mut self, cell: CellId, length: u64) {
+        let is_to_be_kept = self.books().ties().is_to_be_kept(cell, length);
+        if is_to_be_kept && self.host.held_up().is_none() {
+            self.input(Input::CameTo { cell, length });
         }
     }
 

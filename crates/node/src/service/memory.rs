@@ -15,6 +15,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use holdall_cell::Input;
+use holdall_cell::greeting::Stranger;
 use holdall_holders::Process;
 use holdall_links as links;
 use holdall_wire::RequestNo;
@@ -25,6 +27,7 @@ use super::processes::carriers;
 use super::{Service, Shared};
 use crate::cluster::behind::Behind;
 use crate::cluster::identity::Loss;
+use crate::cluster::number;
 
 /// After what time it is looked again where it cannot be told.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -152,18 +155,35 @@ async fn find_forgotten(service: &Shared) -> io::Result<Vec<Process>> {
 }
 
 impl Service {
-    /// Another member does not want this one. If it has known a later state of the log, nobody else may be given what that tells of: it is
-    /// kept for all later starts, and the agent begins once more, as one that does not know what is in use.
+    /// Another member does not want this one.
     pub(super) fn on_refused(&mut self, by: links::CellId, why: &str) {
-        let Some(cells) = self.cells.as_ref().filter(|_| self.hosted.is_none()) else { return };
+        let why = self.cells.as_ref().and_then(|cells| cells.greeter.outdone(why));
+        if let Some(why) = why {
+            self.on_outdone(by, why);
+        }
+    }
+
+    /// Another member has known a later state of the log. So nobody else may be given what that tells of: it is kept for all later starts, and
+    /// the agent begins once more, as one that does not know what is in use. A replicated cell keeps it in its log, which others go on from.
+    pub(super) fn on_outdone(&mut self, by: links::CellId, why: Stranger) {
+        let Some(cells) = &self.cells else { return };
         let Some(running) = cells.running.as_ref().filter(|_| !self.awaited.is_behind()) else {
             return;
         };
-        let Some(why) = cells.greeter.outdone(why) else { return };
+        if self.hosted.is_some() {
+            let is_known = self.books().ties().recovery().missing.contains(&number(by));
+            if !is_known || self.books().ties().recovery().until.is_some() {
+                error!(
+                    "a member knows more of this cell than its log tells ({why}): nothing is granted before it has said what it holds"
+                );
+                self.input(Input::Outdone(number(by)));
+            }
+            return;
+        }
         let members = running.links.members();
         let name = members.iter().find(|(id, _)| *id == by).map(|(_, it)| it.name.to_string());
         let name = name.unwrap_or_else(|| by.to_string());
-        let behind = Behind::new(cells.greeter.life(), &name, why);
+        let behind = Behind::new(cells.greeter.presence().life, &name, why);
         let told = behind.told(self.data.dir().path());
         error!("{told}");
         let noted = behind.note(self.data.dir());
@@ -182,7 +202,7 @@ impl Service {
     pub(super) fn stay_alone(&self) {
         let Some(cells) = self.cells.as_ref().filter(|_| self.awaited.is_behind()) else { return };
         cells.greeter.stay_alone(Behind::told_to_others(&cells.name));
-        cells.links.values().for_each(|link| link.way.end("it talks to nobody any more"));
+        cells.ways().for_each(|way| way.end("it talks to nobody any more"));
     }
 
     /// Whether something is still waited for.

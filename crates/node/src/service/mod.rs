@@ -37,6 +37,7 @@ mod hosting;
 mod leased;
 mod limits;
 mod looks;
+mod meeting;
 mod memory;
 mod names;
 mod outbox;

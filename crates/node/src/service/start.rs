@@ -310,6 +310,8 @@ impl Service {
         Ok(Start {
             epoch: opened.epoch,
             life: opened.life.0,
+            nonce: self.cells.as_ref().map_or(0, |cells| cells.greeter.presence().nonce),
+            began: length_of(opened),
             lost: matches!(opened.memory, Memory::Lost(_)),
             // What the machine was restarted with may be an older state of its disk. A cell that was never started is no
             // copy, and neither is the log of a hosted one.
@@ -383,9 +385,7 @@ fn of_this_cell(
 fn cells_of(known: &Known, opened: &Opened, clock: &Clock) -> anyhow::Result<Box<Cells>> {
     let mut nonce = [0; 16];
     rustix::rand::getrandom(&mut nonce, rustix::rand::GetRandomFlags::empty())?;
-    let length = opened.records.last().map(|record| record.index.0);
-    let length = length.or_else(|| opened.snapshot.as_ref().map(|snapshot| snapshot.upto.0));
-    let length = length.unwrap_or_default();
+    let length = length_of(opened);
     let presence = Presence {
         life: opened.life.0,
         epoch: opened.epoch,
@@ -394,6 +394,13 @@ fn cells_of(known: &Known, opened: &Opened, clock: &Clock) -> anyhow::Result<Box
         length,
     };
     Ok(Box::new(Cells::new(known, presence, clamp(clock.reads().boottime))))
+}
+
+/// How many records there ever were.
+fn length_of(opened: &Opened) -> u64 {
+    let length = opened.records.last().map(|record| record.index.0);
+    let length = length.or_else(|| opened.snapshot.as_ref().map(|snapshot| snapshot.upto.0));
+    length.unwrap_or_default()
 }
 
 /// What happened to the log is said.

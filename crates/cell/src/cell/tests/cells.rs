@@ -82,7 +82,7 @@ impl Pair {
         for cell in [HERE, THERE] {
             let life = self.lives[other(cell) as usize - 1];
             let presence = Presence { life, epoch: 1, nonce: 1, began: 0, length: 0 };
-            let linked = Input::Linked { cell: CellId(other(cell)), presence };
+            let linked = Input::Linked { cell: CellId(other(cell)), presence, knows: None };
             self.input(cell, linked);
         }
     }
@@ -95,7 +95,8 @@ impl Pair {
             for effect in self.at(cell).input(input) {
                 match effect {
                     Effect::Send(to, message) => {
-                        inputs.push_back((to.0, Input::Said { cell: CellId(cell), message }));
+                        let said = Input::Said { cell: CellId(cell), message, length: 0 };
+                        inputs.push_back((to.0, said));
                     }
                     Effect::Prepare(request) => {
                         let (holder, place) = (None, None);

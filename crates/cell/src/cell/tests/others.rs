@@ -57,11 +57,11 @@ impl Story {
 
     fn linked(&mut self) -> Vec<Effect> {
         let presence = Presence { life: 7, epoch: 1, nonce: 1, began: 1, length: 1 };
-        self.input(Input::Linked { cell: THERE, presence })
+        self.input(Input::Linked { cell: THERE, presence, knows: None })
     }
 
     fn said(&mut self, message: PeerMessage) -> Vec<Effect> {
-        self.input(Input::Said { cell: THERE, message: Box::new(message) })
+        self.input(Input::Said { cell: THERE, message: Box::new(message), length: 0 })
     }
 
     /// The other cell asks for something of this one.
@@ -468,5 +468,5 @@ fn how_long_a_use_will_probably_take_is_told_to_other_cells_and_stays_in_the_log
     assert_eq!(told_spans(&story.said(all)), [9]);
     // Nor if the other cell forgets it, and it is asked for as another.
     let presence = Presence { life: 8, epoch: 1, nonce: 2, began: 0, length: 0 };
-    assert_eq!(told_spans(&story.input(Input::Linked { cell: THERE, presence })), [9]);
+    assert_eq!(told_spans(&story.input(Input::Linked { cell: THERE, presence, knows: None })), [9]);
 }

@@ -3,6 +3,7 @@
 use std::sync::mpsc;
 
 use holdall_cell::Input;
+use holdall_cell::greeting::Stranger;
 use holdall_cell::peer::PeerMessage;
 use holdall_core::{CellId, RequestId};
 use holdall_links::Above as _;
@@ -176,7 +177,7 @@ fn who_has_lost_something_is_told_before_its_beat_is_confirmed() {
 fn whoever_gives_something_back_goes_on_with_the_rest() {
     with_a_guard(|service, home, id| {
         service.host.trouble_log().stop_flushes(true);
-        assert!(waits_after(service, |service| service.hear(home, release(id))) > 0);
+        assert!(waits_after(service, |service| service.hear(home, release(id), 0)) > 0);
         assert_eq!(waits_after(service, |service| service.confirm(home, 1)), 0);
         service.settle(home);
         assert_eq!(waits_after(service, |service| service.confirm(home, 2)), 1);
@@ -188,10 +189,10 @@ fn what_is_said_again_while_there_is_no_room_does_not_pile_up() {
     with_a_guard(|service, home, id| {
         service.host.stand_still();
         let before = service.host.last();
-        assert!(waits_after(service, |service| service.hear(home, release(id))) > 0);
+        assert!(waits_after(service, |service| service.hear(home, release(id), 0)) > 0);
         let last = service.host.last();
         assert!(last > before, "what is new is taken in");
-        assert_eq!(waits_after(service, |service| service.hear(home, release(id))), 0);
+        assert_eq!(waits_after(service, |service| service.hear(home, release(id), 0)), 0);
         assert_eq!(service.host.last(), last);
         assert_eq!(waits_after(service, |service| service.beat(home)), 1);
         let (name, host, store) = ("x".into(), "a".into(), String::new());
@@ -357,6 +358,42 @@ fn a_member_whose_log_was_put_back_gives_nothing_to_anybody_once_it_is_refused()
         assert!(service.borrow().cell().is_recovering(), "until all have said what they hold");
     });
     assert!(!noted.exists());
+}
+
+/// As on a full disk: otherwise the next start would know nothing of it.
+#[test]
+fn an_agent_that_cannot_keep_that_its_log_was_put_back_ends() {
+    let [(_a, a), _b] = members();
+    let (noted, by) = (a.join("data/behind.json"), holdall_links::CellId(9 << 64));
+    with_member(&a, |service| async move {
+        std::fs::create_dir(&noted).expect("in its way");
+        service.borrow_mut().on_outdone(by, Stranger::Parted { known: 5 });
+        let service = service.borrow();
+        assert!(service.awaited.is_behind(), "it grants nothing any more");
+        let Some(End::Broken(why)) = service.ends() else { panic!("it goes on") };
+        assert!(why.contains("cannot be kept"), "{why}");
+    });
+}
+
+/// Its log goes to another host, and no file does.
+#[test]
+fn a_replicated_cell_keeps_in_its_log_that_this_was_put_back() {
+    let [(_a, a), _b] = members();
+    let by = holdall_links::CellId(9 << 64);
+    with_member(&a, |service| async move {
+        let mut service = service.borrow_mut();
+        let (name, host, store) = ("x".into(), "a".into(), String::new());
+        let (hosts, advertise) = (Vec::new(), Vec::new());
+        service.hosted = Some(Hosted { name, store, host, hosts, advertise });
+        for _ in 0..2 {
+            service.on_outdone(by, Stranger::Parted { known: 5 });
+            assert!(service.cell().is_recovering() && !service.awaited.is_behind());
+            assert!(
+                service.books().ties().recovery().missing.contains(&crate::cluster::number(by))
+            );
+            assert!(service.ends().is_none());
+        }
+    });
 }
 
 #[test]

@@ -1,0 +1,196 @@
+//! What cells know of each other's logs: whose log was put back is found out, and nobody else.
+
+use super::*;
+use crate::engine::Member;
+use crate::greeting::{Known, Presence, Stranger};
+use crate::input::Cluster;
+use crate::peer::{Assertion, PeerMessage};
+
+const HERE: CellId = CellId(1);
+const THERE: CellId = CellId(2);
+const LIFE: u128 = 5;
+
+fn known(nonce: u128, length: u64) -> Known {
+    Known { life: LIFE, nonce, length }
+}
+
+impl Story {
+    fn length(&self) -> u64 {
+        self.log.len() as u64
+    }
+
+    /// Starts from what was logged, as others know it by this.
+    fn starts_as(&mut self, nonce: u128, upgrade: bool) {
+        self.starts_in(LIFE, nonce, upgrade);
+    }
+
+    fn starts_in(&mut self, life: u128, nonce: u128, upgrade: bool) {
+        self.replay(upgrade);
+        self.epoch += 1;
+        let member = |text, cell| Member { name: name(text), cell };
+        let (own, members) = (member("here", HERE), vec![member("there", THERE)]);
+        let start = Start {
+            epoch: self.epoch,
+            life,
+            lost: life != LIFE,
+            nonce,
+            began: self.length(),
+            boot: "boot".into(),
+            boottime: self.at,
+            wall: self.at,
+            rebuilt: upgrade,
+            cluster: Some(Cluster { own, members, forgotten: Vec::new(), stopping: 15_000 }),
+            patience: 70_000,
+            ..Start::default()
+        };
+        self.input(Input::Started(Box::new(start)));
+    }
+
+    /// There is a link to the other cell, in this start of that, which knows so much of this one.
+    fn meets(&mut self, nonce: u128, knows: Option<Known>) {
+        let presence = Presence { life: 7, epoch: 1, nonce, began: 10, length: 11 };
+        self.input(Input::Linked { cell: THERE, presence, knows });
+    }
+
+    fn looks(&self, known: Known) -> Result<(), Stranger> {
+        self.cell.books.check_known(THERE, &known, self.length())
+    }
+}
+
+/// One that was started among others, and linked in its first start with somebody who knew nothing of it.
+fn met() -> Story {
+    let mut story = Story::new(&[("board", 1)]);
+    story.starts_as(1, false);
+    story.meets(50, Some(Known::default()));
+    story
+}
+
+#[test]
+fn a_log_that_goes_on_is_all_that_others_know_however_often_it_was_started() {
+    let mut story = met();
+    let told = known(1, story.length());
+    for nonce in 2..40 {
+        story.starts_as(nonce, nonce % 7 == 0);
+        assert_eq!(story.looks(told), Ok(()));
+    }
+    assert_eq!(story.looks(known(1, told.length - 1)), Ok(()), "it was told so before");
+    // It has heard nothing over that link, or all.
+    story.meets(50, Some(told));
+    let last = known(39, story.length());
+    for after in [told, last, known(0, 2)] {
+        assert_eq!(story.looks(after), Ok(()));
+    }
+    story.starts_as(40, false);
+    for after in [told, last] {
+        assert_eq!(story.looks(after), Ok(()));
+    }
+    story.meets(50, Some(last));
+    assert_eq!(story.looks(told), Ok(()), "what it knew since is lost with its machine");
+    // An old one is linked, and says nothing.
+    story.meets(50, None);
+    assert_eq!(story.looks(last), Ok(()));
+    let other = Known { life: LIFE - 1, nonce: 9, length: 1 << 40 };
+    assert_eq!(story.looks(other), Ok(()), "it knows nothing of this life");
+    story.starts_in(LIFE + 1, 41, false);
+    assert_eq!(story.looks(last), Ok(()), "its memory is lost, and it says so");
+}
+
+/// However often it was started, and however much it has written since; before it is heard of.
+#[test]
+fn a_log_that_was_put_back_is_found_out() {
+    let mut story = met();
+    let before = story.log.clone();
+    story.starts_as(2, false);
+    story.meets(50, Some(known(1, before.len() as u64)));
+    for _ in 0..10 {
+        story.input(Input::Members(Vec::new()));
+        story.input(Input::Unlinked(THERE));
+    }
+    let of_this_start = known(2, story.length());
+    let again = |story: &mut Story| {
+        for nonce in 100..130 {
+            story.starts_as(nonce, nonce % 2 == 0);
+        }
+        assert!(story.length() > of_this_start.length, "it has grown");
+    };
+    // To before that start.
+    let mut back = met();
+    back.epoch = 9;
+    again(&mut back);
+    assert_eq!(back.looks(of_this_start), Err(Stranger::Parted { known: of_this_start.length }));
+    let told = known(1, before.len() as u64);
+    assert_eq!(back.looks(told), Ok(()), "who knows no more lets it in");
+    back.meets(50, Some(told));
+    assert!(back.looks(of_this_start).is_err(), "and others do not for that");
+    // Within it.
+    let length = story.length() - 5;
+    story.log.truncate(length as usize);
+    again(&mut story);
+    let shorter = Stranger::Shorter { length, known: of_this_start.length };
+    assert_eq!(story.looks(of_this_start), Err(shorter));
+    assert_eq!(story.looks(known(2, length)), Ok(()));
+    // To before it was linked with anybody.
+    let mut back = Story::new(&[("board", 1)]);
+    again(&mut back);
+    assert!(back.looks(of_this_start).is_err());
+}
+
+#[test]
+fn what_is_known_of_another_log_outlasts_a_start() {
+    let mut story = met();
+    let knows = |story: &Story| story.cell.books.ties().known_of(THERE);
+    let there = |nonce, length| Known { life: 7, nonce, length };
+    let all = |length| {
+        let message = Assertion { last: true, ..Assertion::default() };
+        let message = Box::new(PeerMessage::Assert(message));
+        Input::Said { cell: THERE, message, length }
+    };
+    assert_eq!(knows(&story), Known::default(), "it has said nothing");
+    assert!(story.cell.books.ties().is_to_be_kept(THERE, 12));
+    assert!(!story.cell.books.ties().is_to_be_kept(THERE, 11), "it was in its greeting");
+    story.input(Input::CameTo { cell: THERE, length: 12 });
+    assert!(!story.cell.books.ties().is_to_be_kept(THERE, 13), "nothing rests on it");
+    assert_eq!(knows(&story), there(50, 12));
+    story.input(all(20));
+    story.input(all(0));
+    for upgrade in [false, true] {
+        story.starts_as(2, upgrade);
+        assert_eq!(knows(&story), there(50, 20));
+    }
+    assert_eq!(story.cell.books.ties().met(THERE).expect("met").length, 20);
+    // It does not know yet whether that log has this link in it.
+    story.meets(51, Some(Known::default()));
+    assert_eq!(knows(&story), there(50, 20));
+    story.input(all(30));
+    assert_eq!(knows(&story), there(51, 30));
+    // One of before does not put it in there.
+    story.meets(52, None);
+    story.input(all(40));
+    assert_eq!(knows(&story), there(51, 30));
+    assert_eq!(story.cell.books.ties().met(THERE).expect("met").length, 40);
+    let (life, word) = (None, Vec::new());
+    story.input(Input::Forget { cell: THERE, life, word });
+    assert_eq!(knows(&story), Known::default());
+}
+
+/// Of a log that goes from host to host.
+#[test]
+fn whoever_is_outdone_gives_nothing_to_anybody_whatever_starts_follow() {
+    let mut story = met();
+    story.input(Input::Outdone(THERE));
+    let gives = |story: &mut Story, session| {
+        story.comes(session);
+        let told = story.asks(session, 1, "board", Lasting::Connection);
+        told.iter().any(|it| matches!(it, Effect::Reply { reply: Reply::Granted { .. }, .. }))
+    };
+    assert!(!gives(&mut story, 1));
+    for upgrade in [false, true] {
+        story.starts_as(2, upgrade);
+        story.at += 1 << 40;
+        story.input(Input::Due);
+        assert!(story.cell.is_recovering() && !gives(&mut story, 2 + u64::from(upgrade)));
+    }
+    let (life, word) = (None, Vec::new());
+    story.input(Input::Forget { cell: THERE, life, word });
+    assert!(!story.cell.is_recovering(), "an operator has said so");
+}
