@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::super::kv::Kv;
 use super::super::lead::Place;
 use super::super::log::{Core, open};
+use super::super::writer::Heir;
 use super::store::{Faults, SimulatedStore};
 use super::tests::{append, led, well};
 use super::world::World;
@@ -44,7 +45,7 @@ async fn who_cannot_hand_over_for_want_of_room_goes_on() {
     world.store.set_full(true);
     let owed = append(&mut feed, b"what is owed");
     let core = Arc::clone(&feed.core);
-    core.seal(Some("h1".into()));
+    core.seal(Heir::Named("h1".into()));
     withdrawn(&core).await;
     let progress = core.progress();
     assert!(!progress.has_ended() && matches!(progress.trouble, Some(Error::Full(_))));
@@ -56,7 +57,7 @@ async fn who_cannot_hand_over_for_want_of_room_goes_on() {
     core.watch().reached(owed).await.expect("it passes");
     let later = append(&mut feed, b"later");
     core.watch().reached(later).await.expect("it goes on");
-    core.seal(Some("h1".into()));
+    core.seal(Heir::Named("h1".into()));
     while !core.progress().has_ended() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -74,7 +75,7 @@ async fn who_does_not_come_to_hand_over_for_want_of_room_goes_on() {
         append(&mut feed, &vec![7; 600_000]);
     }
     let core = Arc::clone(&feed.core);
-    core.seal(Some("h1".into()));
+    core.seal(Heir::Named("h1".into()));
     withdrawn(&core).await;
     let until = core.progress().leads_until.expect("for a time");
     assert!(until > core.place.kv.now(), "it has led all the time");
@@ -89,7 +90,7 @@ async fn who_hands_over_with_the_last_of_the_room_has() {
     let core = Arc::clone(&led(&world).await.core);
     world.store.set_faults(Faults { last: 1000, ..Faults::default() });
     world.store.set_full(true);
-    core.seal(Some("h1".into()));
+    core.seal(Heir::Named("h1".into()));
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert!(matches!(core.progress().trouble, Some(Error::Closed(_))), "{:?}", core.progress());
 }
@@ -100,7 +101,7 @@ async fn who_may_have_handed_over_does_not_go_on() {
     let world = well();
     let core = Arc::clone(&led(&world).await.core);
     world.store.set_faults(Faults { late: 1000, ..Faults::default() });
-    core.seal(Some("h1".into()));
+    core.seal(Heir::Named("h1".into()));
     tokio::time::sleep(Duration::from_millis(100)).await;
     world.store.set_faults(Faults::default());
     world.store.set_full(true);
@@ -117,7 +118,7 @@ async fn who_may_have_handed_over_after_something_else_does_not_go_on() {
     append(&mut feed, b"carried out");
     tokio::time::sleep(Duration::from_millis(50)).await;
     world.store.set_faults(Faults { late: 1000, ..Faults::default() });
-    core.seal(Some("h1".into()));
+    core.seal(Heir::Named("h1".into()));
     tokio::time::sleep(Duration::from_millis(50)).await;
     world.store.set_faults(Faults::default());
     world.store.set_full(true);
@@ -131,7 +132,7 @@ async fn who_is_passed_over_leads_when_its_turn_comes() {
     let stand = |host: &'static str| {
         let (kv, options) = (Arc::new(world.store.client()), world.options(host));
         tokio::spawn(async move {
-            let (core, _) = open(kv, options, host.into()).await.expect("elected");
+            let (core, _) = open(kv, options, host.into(), None).await.expect("elected");
             let running = Arc::clone(&core);
             tokio::spawn(async move { running.run().await });
             core
@@ -141,8 +142,8 @@ async fn who_is_passed_over_leads_when_its_turn_comes() {
     let (second, third) = (stand("h2"), stand("h3"));
     tokio::time::sleep(Duration::from_millis(100)).await;
     let begun = tokio::time::Instant::now();
-    first.seal(Some("h2".into()));
-    second.await.expect("it leads").seal(Some("h3".into()));
+    first.seal(Heir::Named("h2".into()));
+    second.await.expect("it leads").seal(Heir::Named("h3".into()));
     third.await.expect("it leads");
     assert!(begun.elapsed() < world.options("h3").lease / 4, "{:?}", begun.elapsed());
 }
