@@ -159,12 +159,9 @@ async fn live(
                 service.borrow_mut().listen(true);
             }
             Some(End::HandedOver(heir)) => {
-                service.borrow_mut().listen(false);
-                let handed_over = service.borrow_mut().hand_over(&heir);
-                match handed_over {
-                    Ok(true) => break Some(End::HandedOver(heir)),
-                    Ok(false) => service.borrow_mut().listen(true),
-                    Err(why) => break Some(End::Broken(why.to_string())),
+                let end = service.borrow_mut().end_by_handing_over(heir);
+                if end.is_some() {
+                    break end;
                 }
             }
             end => break end,

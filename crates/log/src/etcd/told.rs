@@ -141,6 +141,22 @@ impl Told {
 mod tests {
     use super::*;
 
+    /// Whoever has resigned and goes on knows for how long it leads; whoever has ended leads no more.
+    #[test]
+    fn a_log_that_has_ended_is_not_said_to_go_on() {
+        let told = Told::new(Progress::new(Index(0), 1));
+        told.leads_until(70);
+        told.resign();
+        told.leads_until(90);
+        assert_eq!(told.progress().leads_until, Some(RESIGNED), "it may be handed over");
+        told.go_on();
+        assert_eq!(told.progress().leads_until, Some(90));
+        told.resign();
+        told.end(Error::Closed("a cell".into()));
+        told.go_on();
+        assert_eq!(told.progress().leads_until, Some(RESIGNED));
+    }
+
     #[test]
     fn since_when_something_is_wrong_counts_from_the_first_of_it() {
         let told = Told::new(Progress::new(Index(0), 1));

@@ -107,9 +107,22 @@ impl Service {
         Ok(self.host.seal()?)
     }
 
+    /// What comes of it that the cell is to be handed over: how it ends, or none if it goes on. Nobody is listened to meanwhile.
+    pub(crate) fn end_by_handing_over(&mut self, heir: String) -> Option<End> {
+        self.listen(false);
+        match self.hand_over(&heir) {
+            Ok(true) => Some(End::HandedOver(heir)),
+            Ok(false) => {
+                self.listen(true);
+                None
+            }
+            Err(why) => Some(End::Broken(why.to_string())),
+        }
+    }
+
     /// Closes the log, and makes another host leader that is ready; whether that is the end: if it is not ready any more, or there is no
     /// room for it, this one goes on.
-    pub(crate) fn hand_over(&mut self, heir: &str) -> anyhow::Result<bool> {
+    fn hand_over(&mut self, heir: &str) -> anyhow::Result<bool> {
         match self.host.hand_over(heir) {
             Err(error @ (Error::Full(_) | Error::NotReady { .. })) => {
                 warn!("not handed over to {heir}: {error}");
