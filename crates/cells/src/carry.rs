@@ -8,10 +8,10 @@ use holdall_wire::RequestNo;
 use holdall_wire::holder::{CgroupId, Record};
 use rand::RngExt;
 
+use crate::Mutant;
 use crate::bystander::Violation;
 use crate::net::{Body, Frame};
 use crate::world::{Done, Event, TICK, World};
-use crate::Mutant;
 
 impl World<'_> {
     /// A machine takes an input, and what follows leaves.

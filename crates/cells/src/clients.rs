@@ -8,11 +8,11 @@ use holdall_cell::{Input, Rest, Wish};
 use holdall_wire::{Change, Drained, Lasting, Leftovers, Name, Need, Reply, RequestNo, Taken};
 use rand::RngExt;
 
+use crate::Mutant;
 use crate::carry::holder;
 use crate::client::{Client, State, me, units};
 use crate::late::Told;
 use crate::world::{Done, World};
-use crate::Mutant;
 
 /// What commands leave behind uses what they held under numbers above this.
 const GHOSTS: usize = 1 << 20;

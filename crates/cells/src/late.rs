@@ -95,14 +95,7 @@ impl World<'_> {
         }
     }
 
-    fn told(
-        &mut self,
-        node: usize,
-        conn: ConnNo,
-        call: CallNo,
-        reply: Reply,
-        told: Told,
-    ) -> Done {
+    fn told(&mut self, node: usize, conn: ConnNo, call: CallNo, reply: Reply, told: Told) -> Done {
         self.tell(|| format!("c{node} -> {reply:?} until {:?}", told.until));
         match self.client_of(node, conn) {
             Some(client) => self.hear(client, call, reply, Some(told)),

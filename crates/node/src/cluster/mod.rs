@@ -73,10 +73,7 @@ pub(crate) struct Running {
 ///
 /// # Errors
 /// If its address cannot be listened at, or something in its directory is missing or damaged.
-pub(crate) fn prepare(
-    known: &Known,
-    above: Arc<dyn Above>,
-) -> anyhow::Result<(Running, Events)> {
+pub(crate) fn prepare(known: &Known, above: Arc<dyn Above>) -> anyhow::Result<(Running, Events)> {
     let (listener, deaf) = match listen(&known.listen) {
         Ok(listener) => (Some(listener), None),
         // Whoever holds something is served in any case, and others can be reached.

@@ -1,7 +1,6 @@
 //! What a host does that was called to lead next, before it does: it replays what there is, and goes on with what comes; and connects
 //! to all members, so that only a greeting has to pass.
 
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -13,11 +12,15 @@ use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use super::stand_by::learn;
+use crate::audit::{self, Audit};
 use crate::clock::Clock;
 use crate::cluster::greeter::Greeter;
 use crate::cluster::{self, Known, Running};
 use crate::config::Config;
+use crate::containment::Containment;
+use crate::directory::Directory;
 use crate::history::Kept;
+use crate::rights::Table;
 use crate::service::Replaying;
 
 /// How long it is waited for connections to all members: some may not be there.
@@ -38,10 +41,37 @@ impl From<(Box<dyn Log>, Opened)> for Led {
     }
 }
 
-/// Where a cell has come to by a log, and by its history.
+/// Where a cell has come to by a log, and by its history; and what else its service needs.
 pub(crate) struct Begun {
     pub(crate) kept: Option<Kept>,
     pub(crate) replaying: Replaying,
+    pub(crate) audit: Audit,
+    pub(crate) rights: Table,
+    pub(crate) containment: Containment,
+}
+
+impl Begun {
+    /// Begins with a snapshot of the log of this cell, or with nothing.
+    ///
+    /// # Errors
+    /// If something in the directory cannot be used, or the configuration makes no sense.
+    pub(crate) fn new(
+        dir: &Arc<Directory>,
+        config: &Config,
+        identity: Identity,
+        snapshot: Option<&Snapshot>,
+        clock: &Clock,
+    ) -> anyhow::Result<Self> {
+        let kept = Kept::open(dir.path(), &config.history, clock.wall());
+        let mark = kept.as_ref().and_then(Kept::mark);
+        Ok(Self {
+            replaying: Replaying::new(identity, snapshot, mark)?,
+            kept,
+            audit: audit::open(dir.clone(), config.audit_bytes, config.audit_files)?,
+            rights: Table::new(&config.rights)?,
+            containment: Containment::find(config.cgroups, dir),
+        })
+    }
 }
 
 /// All that was done before it leads.
@@ -86,16 +116,16 @@ impl Above for Later {
 
 /// A host that may be called to lead next.
 pub(super) struct Preparing<'a> {
-    pub(super) dir: &'a Path,
-    pub(super) config: &'a Config,
-    pub(super) identity: Identity,
+    dir: &'a Arc<Directory>,
+    config: &'a Config,
+    identity: Identity,
     prepared: Option<Prepared>,
     /// Who is told that it is ready, and since when it is made so.
     ready: Option<(oneshot::Sender<()>, Instant)>,
 }
 
 impl<'a> Preparing<'a> {
-    pub(super) fn new(dir: &'a Path, config: &'a Config, identity: Identity) -> Self {
+    pub(super) fn new(dir: &'a Arc<Directory>, config: &'a Config, identity: Identity) -> Self {
         Self { dir, config, identity, prepared: None, ready: None }
     }
 
@@ -122,16 +152,14 @@ impl<'a> Preparing<'a> {
     }
 
     fn begin(&mut self, snapshot: Option<&Snapshot>, records: &[Record]) -> anyhow::Result<()> {
-        learn(self.dir)?;
-        let known = Known::read(self.dir, self.config)?.context("it is no member any more")?;
+        learn(self.dir.path())?;
+        let known =
+            Known::read(self.dir.path(), self.config)?.context("it is no member any more")?;
         let above = Arc::<Later>::default();
         let (running, events) = cluster::prepare(&known, above.clone())?;
         let connected = Connected { running, events, above };
-        let kept = Kept::open(self.dir, &self.config.history, Clock::new().wall());
-        let mark = kept.as_ref().and_then(Kept::mark);
-        let mut replaying = Replaying::new(self.identity, snapshot, mark)?;
-        replaying.take(records)?;
-        let begun = Begun { kept, replaying };
+        let mut begun = Begun::new(self.dir, self.config, self.identity, snapshot, &Clock::new())?;
+        begun.replaying.take(records)?;
         self.prepared = Some(Prepared { begun, known, connected });
         Ok(())
     }
@@ -142,7 +170,8 @@ impl<'a> Preparing<'a> {
             if let (Some(prepared), Some((_, since))) = (&self.prepared, &self.ready) {
                 let links = &prepared.connected.running.links;
                 let own = links.own().id;
-                let others = links.members().iter().filter(|(id, it)| *id != own && !it.removed).count();
+                let others =
+                    links.members().iter().filter(|(id, it)| *id != own && !it.removed).count();
                 let is_connected = links.waiting() >= others;
                 if is_connected || since.elapsed() > CONNECTED {
                     info!(members = links.waiting(), "ready to lead next");

@@ -54,7 +54,7 @@ impl Leash {
 /// If this can never be.
 pub(crate) async fn lead(
     hosted: &Hosted,
-    dir: &Directory,
+    dir: &Arc<Directory>,
     config: &Config,
 ) -> anyhow::Result<Led> {
     // First of all: that it is of the cluster of this machine.
@@ -71,7 +71,7 @@ pub(crate) async fn lead(
             tokio::time::sleep(NOTE).await;
         }
         let (tell, mut ahead) = mpsc::unbounded_channel();
-        let mut preparing = Preparing::new(dir.path(), config, identity);
+        let mut preparing = Preparing::new(dir, config, identity);
         let opening = open(store.clone(), tell);
         tokio::pin!(opening);
         let mut tick = tokio::time::interval(NOTE);

@@ -61,6 +61,9 @@ impl Service {
 
     /// The log is at its end, and so is the agent.
     pub(super) fn give_up(&mut self, why: String) {
+        if self.host.is_sealed() {
+            return; // That is as it should be: another one goes on.
+        }
         if !matches!(self.end, Some(End::Broken(_))) {
             match &self.hosted {
                 None => error!("nothing is granted any more: {why}"),

@@ -461,6 +461,11 @@ impl Host {
         done
     }
 
+    /// Whether it was handed over, or nobody is to lead next.
+    pub(super) fn is_sealed(&self) -> bool {
+        self.is_sealed
+    }
+
     /// What waits to leave when all is in the log for good, and another host goes on from there.
     pub(super) fn rest(&mut self) -> Vec<Leaving> {
         if !self.is_sealed {

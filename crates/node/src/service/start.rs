@@ -26,23 +26,20 @@ use super::host::Host;
 use super::memory::{Awaited, await_forgotten};
 use super::names::{self, Names};
 use super::quota::Quota;
-use super::replaying::{Replaying, of_log};
+use super::replaying::of_log;
 use super::round::Round;
 use super::{Service, Shared, dump, files_for_clients};
-use crate::audit;
 use crate::clock::{Clock, clamp};
 use crate::cluster::Known;
 use crate::cluster::behind::{Behind, FOREVER};
 use crate::cluster::identity::Loss;
 use crate::config::Config;
-use crate::containment::Containment;
 use crate::data::Data;
-use crate::history::{Before, History, Kept};
+use crate::history::{Before, History};
 use crate::hosted::Hosted;
 use crate::hosted::children::Children;
 use crate::hosted::prepared::Begun;
 use crate::import::{self, HOLDERS, STATE};
-use crate::rights::Table;
 
 /// How long what follows from a start may take to be written.
 const FIRST_ROUND: Duration = Duration::from_secs(20);
@@ -67,9 +64,12 @@ impl Service {
         let clock = Clock::new();
         let begun = match begun {
             Some(begun) => begun,
-            None => begin_with(data.dir().path(), &config, &clock, &opened)?,
+            None => {
+                let (dir, snapshot) = (data.dir(), opened.snapshot.as_ref());
+                Begun::new(dir, &config, opened.identity, snapshot, &clock)?
+            }
         };
-        let Begun { kept: noted, mut replaying } = begun;
+        let Begun { kept: noted, mut replaying, audit, rights, containment } = begun;
         replaying.take(&opened.records)?;
         let (Replayed { cell, from_facts, diverged }, before) = replaying.finish()?;
         if let Some(diverged) = &diverged {
@@ -98,9 +98,6 @@ impl Service {
         let behind = behind.map(|behind| behind.told(data.dir().path()));
         behind.iter().for_each(|why| error!("{why}"));
         let host = Host::new(cell, log, &opened, config.snapshots());
-        let rights = Table::new(&config.rights)?;
-        let audit = audit::open(data.dir().clone(), config.audit_bytes, config.audit_files)?;
-        let containment = Containment::find(config.cgroups, data.dir());
         let limits = config.limits;
         let history = history.transpose()?;
         let cells = known.map(|known| cells_of(known, &opened, &clock)).transpose()?;
@@ -399,19 +396,6 @@ fn cells_of(known: &Known, opened: &Opened, clock: &Clock) -> anyhow::Result<Box
         length,
     };
     Ok(Box::new(Cells::new(known, presence, clamp(clock.reads().boottime))))
-}
-
-/// Where a cell begins that nobody has replayed yet.
-fn begin_with(
-    dir: &Path,
-    config: &Config,
-    clock: &Clock,
-    opened: &Opened,
-) -> anyhow::Result<Begun> {
-    let kept = Kept::open(dir, &config.history, clock.wall());
-    let mark = kept.as_ref().and_then(Kept::mark);
-    let replaying = Replaying::new(opened.identity, opened.snapshot.as_ref(), mark)?;
-    Ok(Begun { kept, replaying })
 }
 
 /// What happened to the log is said.
