@@ -14,6 +14,10 @@
 use std::collections::BTreeMap;
 
 use holdall_core::CellId;
+use holdall_wire::RequestNo;
+
+use crate::Cell;
+use crate::books::Entry;
 
 /// How long things take, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +76,19 @@ pub enum Verdict {
     LeaseOver(CellId),
 }
 
+/// How it stands with what some guards have given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Given {
+    /// It needs no lease: nobody else guards it.
+    Own,
+    /// It may be used until then.
+    Until(u64),
+    /// A guard has not confirmed it since the start: it is told when one has.
+    Unknown,
+    /// That of this guard is about to end: it is over, and not told.
+    Over(CellId),
+}
+
 /// The leases of a cell with all others.
 #[derive(Clone, Debug)]
 pub struct Leases {
@@ -128,6 +145,19 @@ impl Leases {
         Some(confirmed.saturating_add(self.terms.lease))
     }
 
+    /// How it stands now with what these guards have given: what is looked at before a grant is told, or prepared for.
+    pub fn given(&self, guards: impl IntoIterator<Item = CellId>, now: u64) -> Given {
+        let mut least: Option<u64> = None;
+        for guard in guards {
+            let Some(deadline) = self.deadline(guard) else { return Given::Unknown };
+            if deadline <= now.saturating_add(self.terms.stopping) {
+                return Given::Over(guard);
+            }
+            least = Some(least.map_or(deadline, |least| least.min(deadline)));
+        }
+        least.map_or(Given::Own, Given::Until)
+    }
+
     /// When something is due next.
     pub fn next_due(&self) -> Option<u64> {
         self.pairs.values().flat_map(|pair| self.due(pair)).flatten().min()
@@ -165,6 +195,17 @@ impl Leases {
     }
 }
 
+impl Cell {
+    /// How it stands now with a grant: it is told together with the time until which it may be used, or not yet, or not at all.
+    pub fn given(&self, leases: &Leases, request: RequestNo, now: u64) -> Given {
+        let is_reserved = self.books().get(request).is_none_or(Entry::is_reserved);
+        if is_reserved || self.books().ties().id(request).is_none() {
+            return Given::Own;
+        }
+        leases.given(self.engine().leased_by(request), now)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,6 +230,20 @@ mod tests {
         assert_eq!(guard.next_due(), Some(200));
         assert_eq!(guard.look(200), [Verdict::Lapsed(OTHER)]);
         assert_eq!(guard.next_due(), None);
+    }
+
+    #[test]
+    fn what_is_given_lasts_as_long_as_the_shortest_lease() {
+        let (own, third) = (Leases::new(TERMS, 0, []), CellId(8));
+        assert_eq!(own.given([], 0), Given::Own);
+        let mut home = Leases::new(TERMS, 0, [OTHER, third]);
+        assert_eq!(home.given([OTHER], 0), Given::Unknown);
+        home.confirmed(100, OTHER);
+        assert_eq!(home.given([OTHER, third], 110), Given::Unknown);
+        home.confirmed(90, third);
+        assert_eq!(home.given([OTHER, third], 110), Given::Until(150));
+        assert_eq!(home.given([OTHER, third], 134), Given::Until(150));
+        assert_eq!(home.given([OTHER, third], 135), Given::Over(third), "it is to be stopped now");
     }
 
     #[test]

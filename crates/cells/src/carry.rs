@@ -1,5 +1,6 @@
 //! What follows from inputs: it is done, said to other machines, and heard there.
 
+use holdall_cell::lease::Given;
 use holdall_cell::peer::{Assertion, PeerMessage};
 use holdall_cell::{Effect, Input};
 use holdall_core::CellId;
@@ -7,10 +8,10 @@ use holdall_wire::RequestNo;
 use holdall_wire::holder::{CgroupId, Record};
 use rand::RngExt;
 
+use crate::Mutant;
 use crate::bystander::Violation;
 use crate::net::{Body, Frame};
 use crate::world::{Done, Event, TICK, World};
-use crate::{Mutant, TERMS};
 
 impl World<'_> {
     /// A machine takes an input, and what follows leaves.
@@ -42,7 +43,7 @@ impl World<'_> {
             Effect::Unlink(cell, what) => return self.unlink(node, cell, what),
             Effect::Reply { conn, call, reply } => {
                 if let Some(client) = self.client_of(node, conn) {
-                    self.hear(client, call, reply)?;
+                    self.hear(client, call, reply, None)?;
                 }
             }
             Effect::Welcome { conn, answers, .. } => {
@@ -156,7 +157,7 @@ impl World<'_> {
             Body::Beaten(sent) => {
                 let receipt = self.settings.mutant == Some(Mutant::LeaseFromReceipt);
                 running.leases.confirmed(if receipt { clock } else { sent }, cell);
-                Ok(())
+                self.tell_who_waits(to)
             }
             Body::Peer(message) if self.nodes[to].is_hostile => self.overhear(from, *message),
             Body::Peer(message) => match self.as_heard(to, cell, *message) {
@@ -196,17 +197,13 @@ impl World<'_> {
     pub(crate) fn prepared(&mut self, node: usize, request: RequestNo) -> Done {
         let clock = self.nodes[node].clock(self.at);
         let Some(running) = &self.nodes[node].running else { return Ok(()) };
-        for cell in running.cell.engine().leased_by(request) {
-            match running.leases.deadline(cell) {
-                None => {
-                    self.after(TICK, Event::Prepared { node, request });
-                    return Ok(());
-                }
-                Some(deadline) if deadline <= clock + TERMS.stopping => {
-                    return self.input(node, Input::LeaseOver(cell));
-                }
-                Some(_) => {}
+        match running.cell.given(&running.leases, request, clock) {
+            Given::Own | Given::Until(_) => {}
+            Given::Unknown => {
+                self.after(TICK, Event::Prepared { node, request });
+                return Ok(());
             }
+            Given::Over(cell) => return self.input(node, Input::LeaseOver(cell)),
         }
         let entry = running.cell.books().get(request);
         let is_command = entry.is_some_and(|entry| entry.leftovers().is_some());

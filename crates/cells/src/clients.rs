@@ -2,15 +2,17 @@
 
 use std::collections::BTreeSet;
 
+use holdall_cell::lease::Given;
 use holdall_cell::session::{CallNo, ConnNo};
 use holdall_cell::{Input, Rest, Wish};
 use holdall_wire::{Change, Drained, Lasting, Leftovers, Name, Need, Reply, RequestNo, Taken};
 use rand::RngExt;
 
+use crate::Mutant;
 use crate::carry::holder;
 use crate::client::{Client, State, me, units};
+use crate::late::Told;
 use crate::world::{Done, World};
-use crate::{Mutant, TERMS};
 
 /// What commands leave behind uses what they held under numbers above this.
 const GHOSTS: usize = 1 << 20;
@@ -51,7 +53,7 @@ impl World<'_> {
         let told: BTreeSet<CallNo> = answers.iter().map(|(call, _)| *call).collect();
         for (call, reply) in answers {
             if let Some(reply) = reply {
-                self.hear(client, call, reply)?;
+                self.hear(client, call, reply, None)?;
             }
         }
         let one = &self.clients[client];
@@ -63,12 +65,20 @@ impl World<'_> {
         Ok(())
     }
 
-    pub(crate) fn hear(&mut self, client: usize, call: CallNo, reply: Reply) -> Done {
+    /// A client hears a reply; of a grant with until when it may be used.
+    pub(crate) fn hear(
+        &mut self,
+        client: usize,
+        call: CallNo,
+        reply: Reply,
+        told: Option<Told>,
+    ) -> Done {
         self.tell(|| format!("client {client} hears {reply:?}"));
         let state = self.clients[client].state.clone();
         match reply {
             Reply::Granted { request, taken, .. } if state == State::Asking(call) => {
-                return self.begin_use(client, call, request, &taken);
+                let Some(told) = told else { return Ok(()) };
+                return self.begin_use(client, call, request, &taken, told);
             }
             Reply::Lost(request) => match state {
                 State::Using { request: used, .. } if used == request => {
@@ -126,18 +136,12 @@ impl World<'_> {
         call: CallNo,
         request: RequestNo,
         taken: &[Taken],
+        Told { until, reserved }: Told,
     ) -> Done {
         let node = self.clients[client].home;
-        let clock = self.nodes[node].clock(self.at);
-        let Some(running) = self.nodes[node].running.as_ref() else { return Ok(()) };
-        let held = running.cell.books().get(request).and_then(|entry| entry.held.as_ref());
-        let reserved = held.and_then(|held| held.until);
-        let guards = running.cell.engine().leased_by(request);
-        let deadlines = guards.iter().map(|guard| running.leases.deadline(*guard));
-        let is_confirmed =
-            deadlines.into_iter().all(|at| at.is_some_and(|at| at > clock + TERMS.stopping));
-        if !is_confirmed && reserved.is_none() || reserved.is_some_and(|until| until <= clock) {
-            // It hears of it too late, or nobody knows until when it may use it.
+        self.clients[client].deadline = until;
+        if self.is_time_over(client, reserved) {
+            // It hears of it too late.
             self.clients[client].state = State::Leaving(request, None);
             return Ok(());
         }
@@ -192,10 +196,8 @@ impl World<'_> {
         else {
             return;
         };
-        let guards = running.cell.engine().leased_by(request);
-        let deadlines: Option<Vec<u64>> =
-            guards.iter().map(|guard| running.leases.deadline(*guard)).collect();
-        if let Some(deadline) = deadlines.and_then(|all| all.into_iter().min()) {
+        let clock = self.nodes[one.home].clock(self.at);
+        if let Given::Until(deadline) = running.cell.given(&running.leases, request, clock) {
             let one = &mut self.clients[client];
             one.deadline = one.deadline.max(Some(deadline));
         }

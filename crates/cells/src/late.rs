@@ -3,17 +3,29 @@
 
 use std::collections::VecDeque;
 
-use holdall_cell::Effect;
+use holdall_cell::lease::Given;
+use holdall_cell::session::{CallNo, ConnNo};
+use holdall_cell::{Effect, Input};
 use holdall_core::CellId;
+use holdall_wire::Reply;
 use rand::RngExt;
 
 use crate::net::Body;
 use crate::world::{Done, Event, World};
 use crate::{Mutant, TERMS};
 
+/// A grant is told with this: until when it may be used, as far as others guard it, and as a reservation.
+#[derive(Clone, Copy)]
+pub(crate) struct Told {
+    pub(crate) until: Option<u64>,
+    pub(crate) reserved: Option<u64>,
+}
+
 /// What waits for the log.
 pub(crate) enum Held {
     Effect(Effect),
+    /// Somebody is told of a grant.
+    Granted(ConnNo, CallNo, Reply, Told),
     /// Something is said over the connection with this number.
     Said(CellId, u64, Body),
 }
@@ -29,6 +41,20 @@ impl World<'_> {
 
     /// Something follows from an input: it waits for the log, unless nobody notices it.
     pub(crate) fn follow(&mut self, node: usize, effect: Effect) -> Done {
+        let effect = match effect {
+            Effect::Reply { conn, call, reply: reply @ Reply::Granted { .. } } => {
+                return self.tell_of(node, conn, call, reply);
+            }
+            Effect::Welcome { conn, life, last, answers } => {
+                return self.welcome_back(node, (conn, life, last), answers);
+            }
+            effect => effect,
+        };
+        self.follow_up(node, effect)
+    }
+
+    /// The same of what is no grant.
+    fn follow_up(&mut self, node: usize, effect: Effect) -> Done {
         match effect {
             effect if !self.is_late(node) => self.take(node, effect),
             Effect::Prepare(_) => self.take(node, effect),
@@ -41,6 +67,76 @@ impl World<'_> {
                 Ok(())
             }
         }
+    }
+
+    /// A grant is to be told: as the service does it, with what its lease is now, or when that is known; not if it is over.
+    fn tell_of(&mut self, node: usize, conn: ConnNo, call: CallNo, reply: Reply) -> Done {
+        let Reply::Granted { request, .. } = reply else { return Ok(()) };
+        let clock = self.nodes[node].clock(self.at);
+        let Some(running) = &mut self.nodes[node].running else { return Ok(()) };
+        let held = running.cell.books().get(request).and_then(|entry| entry.held.as_ref());
+        let reserved = held.and_then(|held| held.until);
+        let until = match running.cell.given(&running.leases, request, clock) {
+            Given::Own => None,
+            Given::Until(at) => Some(at),
+            Given::Unknown => {
+                running.untold.push((conn, call, reply));
+                return Ok(());
+            }
+            Given::Over(cell) => return self.input(node, Input::LeaseOver(cell)),
+        };
+        let told = Told { until, reserved };
+        match self.is_late(node) {
+            true => {
+                self.hold(node, Held::Granted(conn, call, reply, told));
+                Ok(())
+            }
+            false => self.told(node, conn, call, reply, told),
+        }
+    }
+
+    fn told(&mut self, node: usize, conn: ConnNo, call: CallNo, reply: Reply, told: Told) -> Done {
+        self.tell(|| format!("c{node} -> {reply:?} until {:?}", told.until));
+        match self.client_of(node, conn) {
+            Some(client) => self.hear(client, call, reply, Some(told)),
+            None => Ok(()),
+        }
+    }
+
+    /// Somebody has come back: what it holds it is told by itself.
+    fn welcome_back(
+        &mut self,
+        node: usize,
+        (conn, life, last): (ConnNo, u128, CallNo),
+        mut answers: Vec<(CallNo, Option<Reply>)>,
+    ) -> Done {
+        let mut granted = Vec::new();
+        for (call, answer) in &mut answers {
+            if let Some(reply) = answer.take_if(|reply| matches!(reply, Reply::Granted { .. })) {
+                granted.push((*call, reply));
+            }
+        }
+        self.follow_up(node, Effect::Welcome { conn, life, last, answers })?;
+        for (call, reply) in granted {
+            self.tell_of(node, conn, call, reply)?;
+        }
+        self.tell_who_waits(node)
+    }
+
+    /// A lease was confirmed, or somebody has come back: whoever waits for that is told, unless what it was given is over by now.
+    pub(crate) fn tell_who_waits(&mut self, node: usize) -> Done {
+        let Some(running) = &mut self.nodes[node].running else { return Ok(()) };
+        for (conn, call, reply) in std::mem::take(&mut running.untold) {
+            let Reply::Granted { request, .. } = &reply else { continue };
+            let Some(running) = &self.nodes[node].running else { return Ok(()) };
+            let entry = running.cell.books().get(*request);
+            let stands =
+                entry.is_some_and(|entry| entry.is_in_hand() && entry.taken_away.is_none());
+            if stands && self.client_of(node, conn).is_some() {
+                self.tell_of(node, conn, call, reply)?;
+            }
+        }
+        Ok(())
     }
 
     /// Something is said to another machine, after all that came up before.
@@ -90,6 +186,9 @@ impl World<'_> {
             }
             match held {
                 Held::Effect(effect) => self.take(node, effect)?,
+                Held::Granted(conn, call, reply, told) => {
+                    self.told(node, conn, call, reply, told)?;
+                }
                 Held::Said(cell, number, body) if self.link(node, cell) == Some(number) => {
                     self.send(node, cell, body);
                 }

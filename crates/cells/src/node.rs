@@ -6,9 +6,10 @@ use holdall_cell::engine::{Member, TimerNo};
 use holdall_cell::greeting::{Known, Presence, Stranger};
 use holdall_cell::lease::Leases;
 use holdall_cell::replay::{LOGIC, Recorded, Replay};
+use holdall_cell::session::{CallNo, ConnNo};
 use holdall_cell::{Cell, Cluster, Declared, Effect, Input, Limits, Out, Start};
 use holdall_core::CellId;
-use holdall_wire::Kind;
+use holdall_wire::{Kind, Reply};
 
 use crate::late::Waiting;
 use crate::{Mutant, TERMS};
@@ -57,6 +58,8 @@ pub(crate) struct Running {
     pub(crate) nonce: u128,
     /// What waits for the log, if that is late.
     pub(crate) held: Waiting,
+    /// Grants of which is not known yet until when they may be used.
+    pub(crate) untold: Vec<(ConnNo, CallNo, Reply)>,
     /// How long the log was when it was last heard of what another one holds here, or that was taken from it.
     pub(crate) settled: BTreeMap<usize, u64>,
     /// The epoch of the start.
@@ -239,7 +242,7 @@ impl Node {
         let (timers, links, meetings) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let cell = replayed.cell;
         let (last_beat, epoch, began) = (0, self.disk.epoch, self.disk.length());
-        let (held, settled) = (Waiting::new(), BTreeMap::new());
+        let (held, untold, settled) = (Waiting::new(), Vec::new(), BTreeMap::new());
         self.disk.written = self.disk.records.len();
         let running = Running {
             cell,
@@ -251,6 +254,7 @@ impl Node {
             last_beat,
             nonce,
             held,
+            untold,
             settled,
             epoch,
             began,

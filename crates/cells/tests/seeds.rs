@@ -27,8 +27,11 @@ fn nothing_is_used_twice_and_everybody_is_served() {
 /// What was told of a log that is written late is in it, whoever goes on from it.
 #[test]
 fn a_log_that_is_written_late_is_told_of_late() {
-    let all = play_all(1..100, &Settings { late: true, ..Settings::default() });
+    let late = Settings { late: true, ..Settings::default() };
+    let all = play_all(1..100, &late);
     assert!(all.spanning > 250 && all.lost > 12, "something has happened: {all:?}");
+    // Somebody was told of a grant four seconds after its lease was over.
+    play_all(11_646..11_647, &late);
 }
 
 /// Worlds in which something was found once: a copy that was let in by one who knew less of it than a third, and gave what that one used

@@ -335,33 +335,60 @@ impl Client {
         Ok((say, grpc.streaming(request, path, codec).await?.into_inner()))
     }
 
-    /// Waits until something happens to a key at a revision or later.
+    /// Watches the keys from the first to before the end, or one, from a revision on.
     ///
     /// # Errors
-    /// If that cannot be known: something may have happened.
-    pub async fn changed(&self, key: Vec<u8>, start_revision: i64) -> Result<(), Failure> {
+    /// If it cannot be known what happens to them.
+    pub async fn watch(
+        &self,
+        (key, end): (Vec<u8>, Vec<u8>),
+        start_revision: i64,
+    ) -> Result<Events, Failure> {
         let path = PathAndQuery::from_static("/etcdserverpb.Watch/Watch");
-        let create = WatchCreate { key, start_revision, filters: Vec::new(), id: 1 };
+        let create = WatchCreate { key, end, start_revision, filters: Vec::new(), id: 1 };
         let first = Watch { create: Some(create), cancel: None };
-        let (number, name, _) = self.member();
-        let told = |status: &Status| {
-            self.leave(number);
-            Failure::told(status, name)
-        };
-        // `_say` is kept: the watch ends with it.
+        let (member, name, _) = self.member();
         let begun = tokio::time::timeout(self.0.timeout, self.stream(path, first)).await;
         let begun = begun.unwrap_or_else(|_| Err(Status::unavailable("no answer to a watch")));
-        let (_say, mut events): (_, Streaming<Watched>) = begun.map_err(|status| told(&status))?;
-        loop {
-            match events.message().await.map_err(|status| told(&status))? {
-                Some(event) if event.canceled => {
-                    return Err(told(&Status::unavailable("the watch was cancelled")));
-                }
-                Some(event) if !event.events.is_empty() => return Ok(()),
-                Some(_) => {}
-                None => return Err(told(&Status::unavailable("the watch has ended"))),
+        match begun {
+            Ok((say, told)) => Ok(Events { client: self.clone(), member, _say: say, told }),
+            Err(status) => {
+                self.leave(member);
+                Err(Failure::told(&status, name))
             }
         }
+    }
+}
+
+/// What happens to keys that are watched, for as long as this is there.
+pub struct Events {
+    client: Client,
+    member: usize,
+    /// The watch ends with it.
+    _say: mpsc::UnboundedSender<Watch>,
+    told: Streaming<Watched>,
+}
+
+impl Events {
+    /// What has happened next, in order: all of one revision is told together.
+    ///
+    /// # Errors
+    /// If the watch has ended: something may have happened.
+    pub async fn next(&mut self) -> Result<Vec<messages::Event>, Failure> {
+        let ended = loop {
+            match self.told.message().await {
+                Ok(Some(told)) if told.canceled => {
+                    break Status::unavailable("the watch was cancelled");
+                }
+                Ok(Some(told)) if !told.events.is_empty() => return Ok(told.events),
+                Ok(Some(_)) => {}
+                Ok(None) => break Status::unavailable("the watch has ended"),
+                Err(status) => break status,
+            }
+        };
+        self.client.leave(self.member);
+        let members = &self.client.0.members;
+        Err(Failure::told(&ended, &members[self.member % members.len()].0))
     }
 }
 

@@ -13,5 +13,5 @@ mod failure;
 pub mod messages;
 
 pub use self::address::{Address, Tls, Unreadable};
-pub use self::client::{Client, Settings, call};
+pub use self::client::{Client, Events, Settings, call};
 pub use self::failure::{Failure, Kind};

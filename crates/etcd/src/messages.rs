@@ -321,9 +321,12 @@ pub struct Watch {
 /// Begins a watch.
 #[derive(Clone, PartialEq, Message)]
 pub struct WatchCreate {
-    /// The key.
+    /// The key, or the first.
     #[prost(bytes = "vec", tag = "1")]
     pub key: Vec<u8>,
+    /// The first key after those that are watched; empty for one key.
+    #[prost(bytes = "vec", tag = "2")]
+    pub end: Vec<u8>,
     /// From which revision on.
     #[prost(int64, tag = "3")]
     pub start_revision: i64,
@@ -357,6 +360,20 @@ pub struct Watched {
     pub events: Vec<Event>,
 }
 
-/// Something has happened to a key; what it was is not looked at.
+/// Something has happened to a key.
 #[derive(Clone, PartialEq, Message)]
-pub struct Event {}
+pub struct Event {
+    /// 0: it was put, 1: it was deleted.
+    #[prost(int32, tag = "1")]
+    pub kind: i32,
+    /// The key as it is from then on; of one that was deleted its name, and when that was.
+    #[prost(message, optional, tag = "2")]
+    pub found: Option<KeyValue>,
+}
+
+impl Event {
+    /// Whether the key was deleted.
+    pub fn is_deletion(&self) -> bool {
+        self.kind == 1
+    }
+}

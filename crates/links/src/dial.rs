@@ -14,6 +14,7 @@ use tokio::time::{sleep, timeout};
 use tracing::debug;
 
 use crate::cell::CellId;
+use crate::frame::Refusal;
 use crate::greet::{self, Ending, Greeted};
 use crate::hub::Hub;
 use crate::link;
@@ -116,6 +117,10 @@ async fn connect_to(hub: &Hub, peer: CellId, address: &str) -> Result<Greeted, E
     if card.cell.id != peer {
         let why = format!("the cell {} ({}) is there, not {peer}", card.cell.name, card.cell.id);
         return Err(Ending::Misbehaved(why));
+    }
+    if is_up(hub, peer) {
+        // It has come by itself meanwhile: of two that cross each other one would be for nothing.
+        return Err(Ending::Refusing(Refusal::Crossed));
     }
     greet::as_dialer(hub, stream, card).await
 }

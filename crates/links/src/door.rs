@@ -23,6 +23,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Takes connections for ever.
 pub(crate) async fn open(hub: Arc<Hub>, listener: TcpListener) {
+    hub.opened().await;
     let room = Room::new(hub.config.strangers.all, hub.config.strangers.each);
     let mut tasks = JoinSet::new();
     loop {

@@ -68,6 +68,7 @@ pub(crate) async fn as_dialer(
     card: Card,
 ) -> Result<Greeted, Ending> {
     frame::hello(&mut stream, Purpose::Link).await?;
+    hub.may_greet().await;
     frame::send(&mut stream, &greeting(hub, &card)?).await?;
     let (start, bytes) = match frame::receive(&mut stream, FIRST_MAX).await? {
         Frame::Greeting { start, bytes } => (start, bytes),

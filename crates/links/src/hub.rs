@@ -5,7 +5,7 @@
 //! members is on disk, and whoever tells us something is not held up by those above.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -49,6 +49,9 @@ pub(crate) struct Hub {
     pub(crate) papers: Papers,
     /// Told whenever a link or a record has changed.
     changed: watch::Sender<()>,
+    /// Whether anybody is greeted; and how many connections wait for that.
+    open: watch::Sender<bool>,
+    waiting: AtomicUsize,
     saving: tokio::sync::Mutex<()>,
 }
 
@@ -101,12 +104,42 @@ impl Hub {
             state: Mutex::new(state),
             papers,
             changed: watch::Sender::new(()),
+            open: watch::Sender::new(false),
+            waiting: AtomicUsize::new(0),
             saving: tokio::sync::Mutex::default(),
             home,
             config,
             above,
             inbox,
         })
+    }
+
+    /// From now on others are greeted, and whoever comes in is listened to.
+    pub(crate) fn open(&self) {
+        self.open.send_replace(true);
+    }
+
+    /// Waits until others are greeted.
+    pub(crate) async fn opened(&self) {
+        let _ = self.open.subscribe().wait_for(|open| *open).await; // It is there as long as this is.
+    }
+
+    /// A connection was made, and waits for that.
+    pub(crate) async fn may_greet(&self) {
+        struct Waits<'a>(&'a AtomicUsize);
+        impl Drop for Waits<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let _waits = Waits(&self.waiting);
+        self.opened().await;
+    }
+
+    /// How many connections were made, and wait for that.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
     }
 
     pub(crate) fn own(&self) -> &Cell {

@@ -65,6 +65,22 @@ impl Links {
         config: Config,
         above: Arc<dyn Above>,
     ) -> Result<(Self, Events), home::Error> {
+        let (links, events) = Self::prepare(home, listener, config, above)?;
+        links.open();
+        Ok((links, events))
+    }
+
+    /// The same, and connects to the members, but neither greets them nor listens to whoever comes in before it is
+    /// [opened](Self::open).
+    ///
+    /// # Errors
+    /// The same.
+    pub fn prepare(
+        home: Home,
+        listener: Option<TcpListener>,
+        config: Config,
+        above: Arc<dyn Above>,
+    ) -> Result<(Self, Events), home::Error> {
         let (inbox, events) = inbox(config.inbox_frames, config.inbox_bytes);
         let hub = Arc::new(Hub::new(home, config, above, inbox)?);
         let mut tasks = JoinSet::new();
@@ -76,6 +92,16 @@ impl Links {
             tasks.spawn(door::open(hub.clone(), listener));
         }
         Ok((Self { hub, _tasks: tasks }, events))
+    }
+
+    /// Greets the members from now on, those first to whom it has connected.
+    pub fn open(&self) {
+        self.hub.open();
+    }
+
+    /// To how many members it has connected that are greeted when it is opened.
+    pub fn waiting(&self) -> usize {
+        self.hub.waiting()
     }
 
     /// Says something about the own cell to all members, now and when they come.

@@ -154,7 +154,7 @@ async fn both_at_once(client: Client, at: usize) -> Result<u64, Failure> {
             }
             let revision = answer.header.clone().unwrap_or_default().revision;
             if let Some(taken) = answer.found().pop() {
-                client.changed(taken.key, revision + 1).await?;
+                client.watch((taken.key, Vec::new()), revision + 1).await?.next().await?;
             }
         }
         done += 1;
@@ -201,7 +201,7 @@ async fn wait_for(client: &Client, lock: usize, lease: i64) -> Result<(), Failur
         let mine = found.iter().find(|key| key.key == own).map_or(0, created);
         let before = found.into_iter().filter(|key| created(key) < mine).max_by_key(created);
         let Some(before) = before else { return Ok(()) };
-        client.changed(before.key, revision + 1).await?;
+        client.watch((before.key, Vec::new()), revision + 1).await?.next().await?;
         let ranged = client.range(queue.clone()).await?;
         revision = ranged.header.clone().unwrap_or_default().revision;
         found = ranged.found;

@@ -35,6 +35,16 @@ pub enum Error {
          agent, and put the directory back or begin anew"
     )]
     Gone(PathBuf),
+    /// The host that is to lead next is not ready. Whoever leads goes on.
+    #[error(
+        "{heir} is not ready to lead {place}; look whether it stands by there, and runs the same version"
+    )]
+    NotReady {
+        /// What.
+        place: String,
+        /// Who.
+        heir: String,
+    },
     /// A snapshot is being made already.
     #[error("a snapshot of {0} is being made; wait for it to be kept or dropped")]
     Snapshotting(String),
@@ -57,8 +67,8 @@ pub enum Error {
 impl Error {
     /// Whether the log can be used again when the cause is gone.
     pub fn passes(&self) -> bool {
-        use Error::{Failed, Full, Snapshotting, TooLong};
-        matches!(self, Failed { .. } | Full(_) | Snapshotting(_) | TooLong(_))
+        use Error::{Failed, Full, NotReady, Snapshotting, TooLong};
+        matches!(self, Failed { .. } | Full(_) | NotReady { .. } | Snapshotting(_) | TooLong(_))
     }
 }
 

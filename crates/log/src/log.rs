@@ -201,12 +201,24 @@ pub trait Log: Send {
     /// If it cannot. What may have left is kept all the same.
     fn seal(self: Box<Self>) -> Result<(), Error>;
 
-    /// The same where several hosts can lead it, and names the one that is to lead next.
+    /// Calls the host that is to lead next, where several can, so that it gets ready while this one goes on
+    /// ([`crate::Progress::heir`]); or, if it is to be none after all, says so.
+    fn call(&mut self, _heir: Option<&str>) {}
+
+    /// As [`Log::seal`], and makes the host leader that was called, which goes on at once.
     ///
     /// # Errors
-    /// [`Error::Full`] if the store has no room for that: then the log goes on as before. After any
-    /// other it is at its end. What may have left is kept all the same.
+    /// [`Error::NotReady`] if it is not ready, and [`Error::Full`] if the store has no room for that: then the log goes on as
+    /// before. After any other it is at its end. What may have left is kept all the same.
     fn hand_over(&mut self, _heir: &str) -> Result<(), Error> {
+        Err(Error::Closed("a log that no other host can lead".into()))
+    }
+
+    /// As [`Log::seal`], and nobody is to lead next.
+    ///
+    /// # Errors
+    /// [`Error::Full`] if the store has no room for that: then the log goes on as before. After any other it is at its end.
+    fn retire(&mut self) -> Result<(), Error> {
         Err(Error::Closed("a log that no other host can lead".into()))
     }
 }

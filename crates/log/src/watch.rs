@@ -20,6 +20,8 @@ pub struct Progress {
     /// renewed, an answer to a question) may leave before then, and not later. None where nobody
     /// else can lead as long as the log is open.
     pub leads_until: Option<u64>,
+    /// The host that was called to lead next ([`crate::Log::call`]), if it is ready.
+    pub heir: Option<String>,
     /// What is wrong. Unless it passes ([`Error::passes`]) the log is at its end.
     pub trouble: Option<Error>,
     /// Since when something is wrong, without a break, if that is known.
@@ -34,6 +36,7 @@ impl Progress {
             synced: last,
             epoch,
             leads_until: None,
+            heir: None,
             trouble: None,
             troubled_since: None,
         }

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
+use anyhow::Context;
 use holdall_holders::Signals;
-use holdall_log::{Log, Opened};
 use holdall_wire::Shutdown;
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use sd_notify::NotifyState;
@@ -19,8 +19,9 @@ use crate::config::{Config, Durability};
 use crate::data::Data;
 use crate::directory::replaceable_socket;
 use crate::handover::{Handed, HandedSocket, become_program};
+use crate::hosted::Hosted;
+use crate::hosted::prepared::{Led, Prepared};
 use crate::hosted::stand_by::{Leash, lead};
-use crate::hosted::{Hosted, NOBODY};
 use crate::http::{Http, Said};
 use crate::metrics;
 use crate::service::{
@@ -35,6 +36,8 @@ const LOOK: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// How long it waits in the end until everybody is told what it has to tell.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How long the links have to say what is left when another host leads.
+const FAREWELL: Duration = Duration::from_millis(50);
 
 /// How an agent is started.
 #[derive(Clone, Debug)]
@@ -115,19 +118,23 @@ async fn live(
     connections.retain(|(_, handed)| handed.is_spoken());
     let sessions = connections.iter().filter_map(|(_, handed)| handed.session()).collect();
     let leash = settings.hosted.as_ref().map(|_| Leash::new()).transpose()?;
-    let Some(log) = open_log(settings, &data, leash.as_ref(), &mut signals).await? else {
+    let Some(led) = open_log(settings, &data, leash.as_ref(), &mut signals).await? else {
         info!("ending without having led");
         return Ok(());
     };
-    let known = Known::read(&settings.data, &settings.config)?;
-    let (config, known) = (settings.config.clone(), known.as_ref());
+    let Led { log, opened, prepared } = led;
+    let (known, begun, connected) = match prepared {
+        Some(Prepared { known, begun, connected }) => (Some(known), Some(begun), Some(connected)),
+        None => (Known::read(&settings.data, &settings.config)?, None, None),
+    };
+    let (config, known, log) = (settings.config.clone(), known.as_ref(), (log, opened, begun));
     let (socket_path, hosted) = (&settings.socket, settings.hosted.clone());
     let service = Service::new(data, log, config, socket_path, sessions, known, hosted).await?;
     go_on_with(&service, connections);
     tokio::task::spawn_local(end_rounds(Rc::downgrade(&service)));
     tokio::task::spawn_local(let_leave(Rc::downgrade(&service)));
     if let Some(known) = known {
-        begin_links(&service, known).await?;
+        begin_links(&service, known, connected).await?;
     }
     let mut socket = claim.open(&last)?;
     info!(socket = %settings.socket.display(), "listening");
@@ -152,13 +159,9 @@ async fn live(
                 service.borrow_mut().listen(true);
             }
             Some(End::HandedOver(heir)) => {
-                service.borrow_mut().listen(false);
-                say_last_words(&service).await;
-                let handed_over = service.borrow_mut().hand_over(&heir);
-                match handed_over {
-                    Ok(true) => break Some(End::HandedOver(heir)),
-                    Ok(false) => service.borrow_mut().listen(true),
-                    Err(why) => break Some(End::Broken(why.to_string())),
+                let end = service.borrow_mut().end_by_handing_over(heir);
+                if end.is_some() {
+                    break end;
                 }
             }
             end => break end,
@@ -182,13 +185,13 @@ async fn open_log(
     data: &Data,
     leash: Option<&Leash>,
     signals: &mut Signals,
-) -> anyhow::Result<Option<(Box<dyn Log>, Opened)>> {
+) -> anyhow::Result<Option<Led>> {
     let (Some(hosted), Some(leash)) = (&settings.hosted, leash) else {
         let sync = settings.config.durability == Durability::Sync;
-        return data.open_log(sync, &settings.socket).map(Some);
+        return data.open_log(sync, &settings.socket).map(|log| Some(log.into()));
     };
     tokio::select! {
-        opened = lead(hosted, data.dir()) => opened.map(Some),
+        led = lead(hosted, data.dir(), &settings.config) => led.map(Some),
         () = leash.ended() => Ok(None),
         caught = signals.next() => caught.map(|_| None).map_err(Into::into),
     }
@@ -282,8 +285,13 @@ async fn finish(service: &Shared, socket: Socket, end: Option<End>) -> anyhow::R
         socket.mark_stopped();
     }
     service.borrow_mut().tell_drainers();
-    if !matches!(end, Some(End::HandedOver(_))) {
-        say_last_words(service).await;
+    match &end {
+        // Another host leads by now: nobody waits for this.
+        Some(End::HandedOver(_)) => {
+            service.borrow_mut().tell_the_rest();
+            tokio::time::sleep(FAREWELL).await;
+        }
+        _ => say_last_words(service).await,
     }
     drop(socket);
     let mut service = service.borrow_mut();
@@ -291,10 +299,7 @@ async fn finish(service: &Shared, socket: Socket, end: Option<End>) -> anyhow::R
     service.children.end();
     match end {
         Some(End::HandedOver(_)) => Ok(()),
-        Some(End::Closed) if !service.hand_over(NOBODY)? => {
-            anyhow::bail!("there is no room to note that nobody is to lead");
-        }
-        Some(End::Closed) => Ok(()),
+        Some(End::Closed) => service.retire().context("nobody is to lead, and that is not noted"),
         _ => service.seal(),
     }
 }

@@ -3,13 +3,16 @@
 use std::future::Future;
 
 use holdall_etcd::Failure;
-use holdall_etcd::messages::{LeaseGranted, Range, Ranged, Transacted, Transaction};
+use holdall_etcd::messages::{Event, LeaseGranted, Range, Ranged, Transacted, Transaction};
 
 /// A replicated store of keys, as etcd is one.
 ///
 /// Reads that name no revision see everything that was carried out before they were asked. A
 /// transaction whose answer is missing may have been carried out, or be carried out later.
 pub(super) trait Kv: Send + Sync + 'static {
+    /// What happens to keys that are watched.
+    type Events: Events;
+
     /// Asks for keys.
     fn range(&self, range: Range) -> impl Future<Output = Result<Ranged, Failure>> + Send;
 
@@ -34,12 +37,12 @@ pub(super) trait Kv: Send + Sync + 'static {
     /// Ends a lease.
     fn revoke_lease(&self, id: i64) -> impl Future<Output = Result<(), Failure>> + Send;
 
-    /// Waits until something happens to a key at a revision or later.
-    fn changed(
+    /// Watches the keys from the first to before the end, or one, from a revision on.
+    fn watch(
         &self,
-        key: Vec<u8>,
+        keys: (Vec<u8>, Vec<u8>),
         revision: i64,
-    ) -> impl Future<Output = Result<(), Failure>> + Send;
+    ) -> impl Future<Output = Result<Self::Events, Failure>> + Send;
 
     /// Asks whoever carries things out without asking others first, from now on, if that can be known; and tells whether that one
     /// has no room.
@@ -49,7 +52,21 @@ pub(super) trait Kv: Send + Sync + 'static {
     fn now(&self) -> u64;
 }
 
+/// What happens to keys that are watched, as long as this is there.
+pub(super) trait Events: Send {
+    /// What has happened next, in order and without a gap: all of one revision together.
+    fn next(&mut self) -> impl Future<Output = Result<Vec<Event>, Failure>> + Send;
+}
+
+impl Events for holdall_etcd::Events {
+    async fn next(&mut self) -> Result<Vec<Event>, Failure> {
+        Self::next(self).await
+    }
+}
+
 impl Kv for holdall_etcd::Client {
+    type Events = holdall_etcd::Events;
+
     async fn range(&self, range: Range) -> Result<Ranged, Failure> {
         Self::range(self, range).await
     }
@@ -74,8 +91,12 @@ impl Kv for holdall_etcd::Client {
         Self::revoke_lease(self, id).await
     }
 
-    async fn changed(&self, key: Vec<u8>, revision: i64) -> Result<(), Failure> {
-        Self::changed(self, key, revision).await
+    async fn watch(
+        &self,
+        keys: (Vec<u8>, Vec<u8>),
+        revision: i64,
+    ) -> Result<Self::Events, Failure> {
+        Self::watch(self, keys, revision).await
     }
 
     async fn seek_leader(&self) -> bool {

@@ -4,7 +4,7 @@
 //! a word and a value.
 
 use bytes::Bytes;
-use holdall_etcd::messages::{KeyValue, Range, Ranged};
+use holdall_etcd::messages::{Event, KeyValue, Range, Ranged};
 
 use crate::{Identity, Index, Life};
 
@@ -31,6 +31,11 @@ impl Keys {
         self.key(&format!("meta/{what}"))
     }
 
+    /// What the keys begin with that say something of the log.
+    fn name_of_meta(&self) -> String {
+        format!("{}meta/", self.prefix)
+    }
+
     /// All keys: the first, and the end.
     pub(super) fn all(&self) -> (Vec<u8>, Vec<u8>) {
         let mut end = self.key("");
@@ -49,9 +54,35 @@ impl Keys {
         self.meta("leader")
     }
 
+    /// Whom the leader has called to lead next.
+    pub(super) fn called(&self) -> Vec<u8> {
+        self.meta("leader/called")
+    }
+
+    /// What that one says when it is ready.
+    pub(super) fn ready(&self) -> Vec<u8> {
+        self.meta("leader/ready")
+    }
+
+    /// The leader's key and those below it: the first, and the end.
+    pub(super) fn around_leader(&self) -> (Vec<u8>, Vec<u8>) {
+        (self.leader(), self.meta("leader0"))
+    }
+
+    /// All that a log consists of, but snapshots: the first key, and the end.
+    pub(super) fn all_but_snapshots(&self) -> (Vec<u8>, Vec<u8>) {
+        (self.key("log/"), self.key("meta0"))
+    }
+
     /// The batch that begins with a record.
     pub(super) fn batch(&self, first: Index) -> Vec<u8> {
         self.key(&format!("log/{:016x}", first.0))
+    }
+
+    /// Whether a key is that of a batch.
+    pub(super) fn is_batch(&self, key: &[u8]) -> bool {
+        let (first, end) = self.batches();
+        first[..] <= *key && *key < end[..]
     }
 
     /// All batches: the first key, and the end.
@@ -136,7 +167,7 @@ pub struct Leader {
     pub epoch: u32,
     /// The cell's life.
     pub life: Life,
-    /// The revision at which it was elected: of two leaders the later has the higher.
+    /// The revision at which it was elected, and its key was written: of two leaders the later has the higher.
     pub term: i64,
 }
 
@@ -153,8 +184,69 @@ impl Leader {
             address: words.after("at")?.into(),
             epoch: words.number("epoch")?,
             life: Life(words.wide("life")?),
-            term: key.created,
+            term: key.modified,
         })
+    }
+}
+
+/// A host that a leader has called to lead next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Called {
+    pub(super) host: String,
+    /// The term of that leader.
+    pub(super) term: i64,
+}
+
+impl Called {
+    pub(super) fn write(&self) -> Bytes {
+        let Self { host, term } = self;
+        format!("host {host} term {term}").into()
+    }
+
+    fn read(words: &Words<'_>) -> Option<Self> {
+        Some(Self { host: words.after("host")?.into(), term: words.number("term")? })
+    }
+}
+
+/// A host that was called, and is ready: it has read all there is, and hears of all that comes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Ready {
+    pub(super) called: Called,
+    /// Where it is reached.
+    pub(super) address: String,
+    /// The lease that goes with the leader's key when it leads, and with this one until then.
+    pub(super) lease: i64,
+    /// The revision at which it has said so.
+    pub(super) said: i64,
+}
+
+impl Ready {
+    pub(super) fn write(&self) -> Bytes {
+        let Self { called: Called { host, term }, address, lease, said: _ } = self;
+        format!("host {host} term {term} at {address} lease {lease}").into()
+    }
+
+    pub(super) fn read(key: &KeyValue) -> Option<Self> {
+        let words = Words::read(&key.value)?;
+        let (called, said) = (Called::read(&words)?, key.modified);
+        let (address, lease) = (words.after("at")?.into(), words.number("lease")?);
+        Some(Self { called, address, lease, said })
+    }
+}
+
+/// That whoever led has ended on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sealed {
+    /// The highest epoch that was in use by then.
+    pub(super) epoch: u32,
+    /// The term of the one that has ended; 0 if that was not said.
+    pub(super) term: i64,
+}
+
+impl Sealed {
+    pub(super) fn write(self) -> Bytes {
+        let Self { epoch, term } = self;
+        format!("epoch {epoch} term {term}").into()
     }
 }
 
@@ -190,10 +282,6 @@ impl Pointer {
 
 pub(super) fn write_epoch(epoch: u32) -> Bytes {
     format!("epoch {epoch}").into()
-}
-
-pub(super) fn write_sealed(epoch: u32, term: i64) -> Bytes {
-    format!("epoch {epoch} term {term}").into()
 }
 
 /// How far a log has come. Of two heads that one leader has written the later says more: a higher
@@ -232,8 +320,11 @@ pub(super) struct Meta {
     pub(super) leader_lease: i64,
     /// The host that is to lead next.
     pub(super) heir: Option<String>,
-    /// When the one was elected that has sealed it; 0 if that was not said.
-    pub(super) sealed: Option<i64>,
+    pub(super) sealed: Option<Sealed>,
+    /// The host that the leader has called to lead next, and the revision at which it has.
+    pub(super) called: Option<Called>,
+    pub(super) called_modified: i64,
+    pub(super) ready: Option<Ready>,
     /// What was said of its memory, and nothing was appended since.
     pub(super) lost: Option<crate::Lost>,
 }
@@ -257,13 +348,41 @@ impl Meta {
         let header = ranged.header.clone().unwrap_or_default();
         let (cluster, revision) = (header.cluster, header.revision);
         let mut meta = Self { cluster, revision, ..Self::default() };
-        let start = keys.meta("").len();
         for key in &ranged.found {
             let name = String::from_utf8_lossy(&key.key).into_owned();
-            let what = name.get(start..).unwrap_or_default();
+            let what = name.strip_prefix(&keys.name_of_meta()).unwrap_or_default();
             meta.take(what, key).ok_or(Unreadable(name))?;
         }
         Ok(meta)
+    }
+
+    /// Takes in what has happened to a key since, if it says something of the log.
+    pub(super) fn hear(&mut self, keys: &Keys, event: &Event) -> Result<(), Unreadable> {
+        let Some(key) = &event.found else { return Ok(()) };
+        self.revision = self.revision.max(key.modified);
+        let name = String::from_utf8_lossy(&key.key).into_owned();
+        let Some(what) = name.strip_prefix(&keys.name_of_meta()) else { return Ok(()) };
+        match event.is_deletion() {
+            true => self.forget(what),
+            false => self.take(what, key).ok_or_else(|| Unreadable(name.clone()))?,
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self, what: &str) {
+        match what {
+            "cell" => (self.cell, self.cell_modified) = (None, 0),
+            "epoch" => (self.epoch, self.epoch_modified) = (0, 0),
+            "head" => (self.next, self.head) = (None, Bytes::new()),
+            "snapshot" => (self.snapshot, self.snapshot_modified) = (None, 0),
+            "leader" => (self.leader, self.leader_lease) = (None, 0),
+            "leader/called" => (self.called, self.called_modified) = (None, 0),
+            "leader/ready" => self.ready = None,
+            "heir" => self.heir = None,
+            "sealed" => self.sealed = None,
+            "lost" => self.lost = None,
+            _ => {}
+        }
     }
 
     fn take(&mut self, what: &str, key: &KeyValue) -> Option<()> {
@@ -289,7 +408,14 @@ impl Meta {
                 (self.leader, self.leader_lease) = (Some(Leader::read(key)?), key.lease);
             }
             "heir" => self.heir = Some((*words.0.first()?).into()),
-            "sealed" => self.sealed = Some(words.number("term").unwrap_or(0)),
+            "sealed" => {
+                let (epoch, term) = (words.number("epoch")?, words.number("term").unwrap_or(0));
+                self.sealed = Some(Sealed { epoch, term });
+            }
+            "leader/called" => {
+                (self.called, self.called_modified) = (Some(Called::read(&words)?), key.modified);
+            }
+            "leader/ready" => self.ready = Some(Ready::read(key)?),
             "lost" => {
                 let word = words.0.first()?;
                 self.lost = Some(LOST.iter().find(|(known, _)| known == word)?.1);
@@ -303,5 +429,15 @@ impl Meta {
     /// Whether the one that was elected at a revision leads.
     pub(super) fn is_led_by(&self, term: i64) -> bool {
         self.leader.as_ref().is_some_and(|leader| leader.term == term)
+    }
+
+    /// Whom its leader has called to lead next.
+    pub(super) fn heir_called(&self) -> Option<&Called> {
+        self.called.as_ref().filter(|called| self.is_led_by(called.term))
+    }
+
+    /// Whether whoever led last has ended on purpose, and nobody was elected since.
+    pub(super) fn is_sealed(&self) -> bool {
+        self.sealed.is_some_and(|sealed| sealed.epoch == self.epoch)
     }
 }

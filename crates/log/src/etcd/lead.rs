@@ -1,8 +1,8 @@
 //! Leading: being elected, renewing the lease, and knowing when that is over.
 //!
 //! # Invariants
-//! - A leader has a key that was made when it was elected, and goes with its lease. Whatever it
-//!   writes compares the revision at which that key was made.
+//! - A leader has a key that was written when it was elected, or made leader by the one before, and
+//!   never since, and goes with its lease. Whatever it writes compares the revision at which that was.
 //! - Its epoch is kept, in a key that stays, by the transaction that elects it.
 //! - It counts its lease from when it asked for the renewal, less a tenth for clocks that differ. A
 //!   renewal counts only if etcd's own leader was the same before and after it: one that was
@@ -12,12 +12,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use holdall_etcd::messages::{Compare, Delete, Operation, Put, Range, Ranged, Transaction};
+use holdall_etcd::messages::{
+    Compare, Delete, KeyValue, Operation, Put, Range, Ranged, Transaction,
+};
 use holdall_etcd::{Failure, Kind};
 
-use super::kv::Kv;
-use super::layout::{CellValue, Head, Keys, Leader, Meta, write_epoch, write_lost};
+use super::heir::Audience;
+use super::kv::{Events as _, Kv};
+use super::layout::{CellValue, Head, Keys, Leader, Meta, Unreadable, write_epoch, write_lost};
 use super::options::{Options, WhenLed};
+use super::read::Read;
 use super::told::{By, Told};
 use crate::disk::random;
 use crate::{Error, Identity, Index, Life, Lost, Memory, OpenError, Progress};
@@ -51,7 +55,7 @@ impl<K> Clone for Place<K> {
 
 /// A leader.
 pub(super) struct Elected {
-    /// The revision at which its key was made.
+    /// The revision at which its key was written.
     pub(super) term: i64,
     pub(super) lease: i64,
     pub(super) epoch: u32,
@@ -113,14 +117,29 @@ impl<K: Kv> Place<K> {
     /// What is said of the log now.
     pub(super) async fn meta(&self) -> Result<Meta, OpenError> {
         let ranged = self.ask(&self.keys.all_meta()).await;
-        let ranged = ranged.map_err(|failure| self.open_error(failure))?;
-        Meta::read(&self.keys, &ranged)
-            .map_err(|wrong| self.wrong_key(wrong.0.as_bytes(), "is not of this format"))
+        let mut ranged = ranged.map_err(|failure| self.open_error(failure))?;
+        ranged.found.iter_mut().for_each(|key| self.as_known(key));
+        Meta::read(&self.keys, &ranged).map_err(|wrong| self.unreadable(&wrong))
     }
 
-    /// Becomes leader; waits for that if it is to.
-    pub(super) async fn campaign(&self) -> Result<Elected, OpenError> {
-        let mut has_waited = false;
+    pub(super) fn unreadable(&self, wrong: &Unreadable) -> OpenError {
+        self.wrong_key(wrong.0.as_bytes(), "is not of this format")
+    }
+
+    /// Without the rule, when a leader's key was made counts as when it was written.
+    pub(super) fn as_known(&self, key: &mut KeyValue) {
+        if !self.options.rules.knows_last_writing && key.key == self.keys.leader() {
+            key.modified = key.created;
+        }
+    }
+
+    /// Becomes leader; waits for that if it is to, and gets ready when it is called to lead next. With what it has read by then,
+    /// if that is all.
+    pub(super) async fn campaign(
+        &self,
+        ahead: Option<&Audience>,
+    ) -> Result<(Elected, Option<Read>), OpenError> {
+        let (mut has_waited, mut answered) = (false, 0);
         loop {
             let meta = self.meta().await?;
             if let Some(leader) = &meta.leader {
@@ -128,13 +147,21 @@ impl<K: Kv> Place<K> {
                     let who = format!("{} (led by {})", self.name, leader.host);
                     return Err(OpenError::InUse(who.into()));
                 }
-                self.stand_by(&meta).await;
                 has_waited = false;
+                let is_called = meta.heir_called().is_some_and(|it| it.host == self.options.host);
+                if is_called && meta.called_modified != answered {
+                    answered = meta.called_modified;
+                    if let Some((elected, read)) = self.get_ready(meta, ahead).await? {
+                        return Ok((elected, Some(read)));
+                    }
+                    continue;
+                }
+                self.stand_by(&meta).await;
                 continue;
             }
             if meta.heir.as_ref().is_some_and(|heir| *heir != self.options.host) && !has_waited {
                 // Somebody else is to lead. If it does not come, it is as good as gone.
-                let comes = self.kv.changed(self.keys.leader(), meta.revision + 1);
+                let comes = self.changed((self.keys.leader(), Vec::new()), meta.revision + 1);
                 let comes = tokio::time::timeout(self.options.lease / 2, comes).await;
                 if matches!(comes, Ok(Err(_))) {
                     tokio::time::sleep(self.options.lease / 2).await;
@@ -143,14 +170,23 @@ impl<K: Kv> Place<K> {
                 continue;
             }
             if let Some(elected) = self.stand(meta).await? {
-                return Ok(elected);
+                return Ok((elected, None));
             }
         }
     }
 
-    /// Waits until something happens to the leader's key; or for a while, as a watch may tell late.
+    /// Waits until something happens to keys at a revision or later.
+    pub(super) async fn changed(
+        &self,
+        keys: (Vec<u8>, Vec<u8>),
+        revision: i64,
+    ) -> Result<(), Failure> {
+        self.kv.watch(keys, revision).await?.next().await.map(drop)
+    }
+
+    /// Waits until something happens to the leader's key, or those below it; or for a while, as a watch may tell late.
     pub(super) async fn stand_by(&self, meta: &Meta) {
-        let changed = self.kv.changed(self.keys.leader(), meta.revision + 1);
+        let changed = self.changed(self.keys.around_leader(), meta.revision + 1);
         match tokio::time::timeout(self.options.lease, changed).await {
             Ok(Ok(())) | Err(_) => {}
             Ok(Err(_)) => tokio::time::sleep(pause(3)).await,
@@ -181,7 +217,7 @@ impl<K: Kv> Place<K> {
                 && let Some(leader) = &now.leader
             {
                 let term = leader.term;
-                return Ok(Some(judged.elected(&meta, now, lease.id, term, until)));
+                return Ok(Some(judged.elected(meta.is_sealed(), now, lease.id, term, until)));
             }
             if now.leader.is_some() || now.epoch_modified != meta.epoch_modified {
                 break;
@@ -199,7 +235,7 @@ impl<K: Kv> Place<K> {
     }
 
     /// What a leader would begin with.
-    fn judge(&self, meta: &Meta) -> Result<Judged, OpenError> {
+    pub(super) fn judge(&self, meta: &Meta) -> Result<Judged, OpenError> {
         let Options { seen, adopt, create, identity, .. } = &self.options;
         if let (Some(cell), Some(known)) = (meta.cell, identity)
             && cell.identity != *known
@@ -297,7 +333,10 @@ impl<K: Kv> Place<K> {
     pub(super) async fn keep_leading(&self, elected: &Elected) -> Error {
         let deposed = || Error::Deposed(self.name.clone());
         let third = self.options.lease / 3;
-        let mut wait = third;
+        // Whoever was handed over to has had its lease for a while.
+        let until = elected.told.progress().leads_until.unwrap_or(0);
+        let left = Duration::from_millis(until.saturating_sub(self.kv.now()));
+        let mut wait = third.min(left / 3);
         loop {
             tokio::time::sleep(wait).await;
             match self.renew(elected).await {
@@ -340,7 +379,7 @@ impl<K: Kv> Place<K> {
         let after = self.kv.range(leader).await?;
         // A backup has the key, too, and may lack what was told since.
         let is_other = after.header.as_ref().is_some_and(|it| it.cluster != elected.meta.cluster);
-        if is_other || after.found.first().is_none_or(|key| key.created != elected.term) {
+        if is_other || after.found.first().is_none_or(|key| self.term_of(key) != elected.term) {
             return Ok(None);
         }
         let by = renewed.header.as_ref().map_or(0, |header| header.term);
@@ -352,8 +391,17 @@ impl<K: Kv> Place<K> {
 
     /// That this one leads, for a transaction.
     pub(super) fn is_leader(&self, term: i64) -> Vec<Compare> {
-        let compare = Compare::was_created(self.keys.leader(), term);
-        if self.options.rules.compares_leader { vec![compare] } else { Vec::new() }
+        let rules = &self.options.rules;
+        let compare = match rules.knows_last_writing {
+            true => Compare::was_modified(self.keys.leader(), term),
+            false => Compare::was_created(self.keys.leader(), term),
+        };
+        if rules.compares_leader { vec![compare] } else { Vec::new() }
+    }
+
+    /// The term of the leader whose key this is.
+    fn term_of(&self, key: &KeyValue) -> i64 {
+        if self.options.rules.knows_last_writing { key.modified } else { key.created }
     }
 }
 
@@ -365,17 +413,24 @@ impl Elected {
 }
 
 /// What a leader begins with.
-struct Judged {
-    cell: CellValue,
-    epoch: u32,
-    memory: Memory,
+pub(super) struct Judged {
+    pub(super) cell: CellValue,
+    pub(super) epoch: u32,
+    pub(super) memory: Memory,
     /// Whether the log begins with nothing.
-    is_anew: bool,
+    pub(super) is_anew: bool,
 }
 
 impl Judged {
     /// A leader that begins with this, as of its election.
-    fn elected(&self, before: &Meta, now: Meta, lease: i64, term: i64, until: u64) -> Elected {
+    pub(super) fn elected(
+        &self,
+        is_sealed: bool,
+        now: Meta,
+        lease: i64,
+        term: i64,
+        until: u64,
+    ) -> Elected {
         let next = now.next.unwrap_or(Index(1));
         let mut progress = Progress::new(next.before(), self.epoch);
         progress.leads_until = Some(until);
@@ -385,7 +440,7 @@ impl Judged {
             epoch: self.epoch,
             cell: self.cell,
             memory: self.memory,
-            sealed: before.sealed.is_some() && self.memory == Memory::Kept,
+            sealed: is_sealed && self.memory == Memory::Kept,
             told: Told::new(progress),
             swept: AtomicI64::new(now.revision),
             meta: now,
@@ -394,6 +449,6 @@ impl Judged {
 }
 
 /// Until when a lease counts that was asked for at a time, with clocks that differ by a tenth.
-fn until(sent: u64, seconds: i64) -> u64 {
+pub(super) fn until(sent: u64, seconds: i64) -> u64 {
     sent + u64::try_from(seconds).unwrap_or(0) * 900
 }

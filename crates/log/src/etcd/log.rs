@@ -3,7 +3,10 @@
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
+use tokio::sync::watch;
 
+use super::call::Wanted;
+use super::heir::Audience;
 use super::kv::Kv;
 use super::lead::{Elected, Place};
 use super::options::{Options, Seen};
@@ -20,6 +23,8 @@ pub(super) struct Core<K> {
     pub(super) elected: Arc<Elected>,
     pub(super) keeper: Keeper<K>,
     queue: Queue,
+    /// Who is to lead next.
+    wanted: watch::Sender<Wanted>,
 }
 
 /// Becomes leader, and reads what there is.
@@ -27,10 +32,15 @@ pub(super) async fn open<K: Kv>(
     kv: Arc<K>,
     options: Options,
     name: String,
+    audience: Option<&Audience>,
 ) -> Result<(Arc<Core<K>>, Opened), OpenError> {
     let place = Place::new(kv, options, name);
-    let elected = Arc::new(place.campaign().await?);
+    let (elected, read) = place.campaign(audience).await?;
+    let elected = Arc::new(elected);
     let read = async {
+        if let Some(read) = read {
+            return Ok(read);
+        }
         let read = place.read().await?;
         if read.meta.is_led_by(elected.term) {
             Ok(read)
@@ -61,7 +71,8 @@ pub(super) async fn open<K: Kv>(
         records: read.records,
     };
     let keeper = Keeper::new(place.clone(), Arc::clone(&elected));
-    Ok((Arc::new(Core { place, elected, keeper, queue: Queue::default() }), opened))
+    let (queue, wanted) = (Queue::default(), watch::Sender::new(None));
+    Ok((Arc::new(Core { place, elected, keeper, queue, wanted }), opened))
 }
 
 impl<K: Kv> Core<K> {
@@ -73,6 +84,7 @@ impl<K: Kv> Core<K> {
             deposed = self.place.keep_leading(&self.elected) => Err(deposed),
             written = writer.run() => written,
             () = self.place.ask_leader(&self.elected) => Ok(()),
+            () = self.place.call_heirs(&self.elected, self.wanted.subscribe()) => Ok(()),
         };
         self.end(ended.err()).await;
     }
@@ -92,9 +104,26 @@ impl<K: Kv> Core<K> {
         self.elected.told.watch()
     }
 
-    /// When all is written, this one leads no longer; unless there is no room for that.
+    /// When all is written, this one leads no longer; unless there is no room for that, or the heir is not ready any more.
     pub(super) fn seal(&self, heir: Heir) {
         self.queue.seal(heir);
+    }
+
+    /// Calls the host that is to lead next, so that it gets ready, if one is.
+    pub(super) fn call(&self, heir: Wanted) {
+        self.wanted.send_if_modified(|wanted| {
+            let is_news = *wanted != heir;
+            *wanted = heir;
+            is_news
+        });
+    }
+
+    /// That one, if it is ready.
+    pub(super) fn heir(&self, host: &str) -> Result<Heir, Error> {
+        let ready = self.elected.told.who_is_ready().filter(|ready| ready.called.host == host);
+        let not_ready =
+            || Error::NotReady { place: self.place.name.clone(), heir: host.to_owned() };
+        ready.map(Heir::Ready).ok_or_else(not_ready)
     }
 
     /// Whether it is to be the end when all is written, still.

@@ -15,14 +15,17 @@
 //! | `snapshot` | snapshots in pieces, and what is deleted then |
 //! | `told` | what the watch tells |
 //! | `log`, `store` | the log, and where it runs |
+//! | `call`, `heir` | the host that leads next gets ready, called by the one that leads |
 //! | `follow` | who leads, for those who look for it |
 //! | `copy` | a cell in one file, and how it is put back |
 //! | `remove` | a cell that nobody wants any more |
 //! | `simulated` | a store that fails in every way, and what must be true all the same |
 
 mod batch;
+mod call;
 mod copy;
 mod follow;
+mod heir;
 mod kv;
 mod layout;
 mod lead;
@@ -39,6 +42,7 @@ mod writer;
 
 pub use self::copy::CellCopy;
 pub use self::follow::Following;
+pub use self::heir::Ahead;
 pub use self::layout::Leader;
 pub use self::options::{Options, Seen, WhenLed};
 pub use self::remove::Election;

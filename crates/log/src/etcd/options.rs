@@ -98,6 +98,14 @@ pub(super) struct Rules {
     pub(super) counts_from_sending: bool,
     /// A snapshot is put in force only if no other was since.
     pub(super) compares_snapshot: bool,
+    /// A leader is known by when its key was last written, not by when it was made.
+    pub(super) knows_last_writing: bool,
+    /// Whoever leads next without an election has a higher epoch.
+    pub(super) raises_epoch_of_heir: bool,
+    /// And has heard of all that came until then.
+    pub(super) heir_hears_the_end: bool,
+    /// Whoever hands over says that it leads no longer before it does.
+    pub(super) resigns_first: bool,
 }
 
 impl Default for Rules {
@@ -111,6 +119,10 @@ impl Default for Rules {
             deletes_last: true,
             counts_from_sending: true,
             compares_snapshot: true,
+            knows_last_writing: true,
+            raises_epoch_of_heir: true,
+            heir_hears_the_end: true,
+            resigns_first: true,
         }
     }
 }

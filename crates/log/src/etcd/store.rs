@@ -1,21 +1,23 @@
 //! Where a log in etcd runs: a thread of its own, which no owner waits for.
 
 use std::future::Future;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use holdall_etcd::{Address, Client, Failure, Settings};
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use super::copy::CellCopy;
 use super::follow::{self, Following};
+use super::heir::Ahead;
 use super::lead::Place;
 use super::log::{Core, Feed, open};
 use super::options::{Options, Seen};
 use super::remove::Election;
+use super::writer::Heir;
 use crate::{
     Entry, Error, Identity, Index, Log, OpenError, Opened, Record, Snapshot, SnapshotJob, Store,
     Watch,
@@ -25,6 +27,8 @@ use crate::{
 const ANSWER: Duration = Duration::from_secs(2);
 /// How often it is looked whether the last of a log is written.
 const LOOK: Duration = Duration::from_millis(1);
+/// The heir of a cell that nobody is to lead: no host is called like this.
+const NOBODY: &str = "-";
 
 /// A cell in an etcd.
 #[derive(Clone, Debug)]
@@ -69,13 +73,31 @@ impl EtcdStore {
     /// If somebody else leads it (and this one shall not stand by), etcd cannot be reached, or what
     /// is there cannot be used.
     pub fn open_etcd(&self) -> Result<(EtcdLog, Opened), OpenError> {
-        let (tell, told) = mpsc::channel();
+        self.open_for(None)
+    }
+
+    /// The same, and tells what is read before, if this host is called to lead next.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn open_ahead(
+        &self,
+        ahead: mpsc::UnboundedSender<Ahead>,
+    ) -> Result<(EtcdLog, Opened), OpenError> {
+        self.open_for(Some(ahead))
+    }
+
+    fn open_for(
+        &self,
+        ahead: Option<mpsc::UnboundedSender<Ahead>>,
+    ) -> Result<(EtcdLog, Opened), OpenError> {
+        let (tell, told) = std::sync::mpsc::channel();
         let (stop, stopped) = oneshot::channel();
         let (name, options) = (self.name(), self.options.clone());
         let this = self.clone();
         let thread = on_a_thread(async move {
             let opened = match this.client() {
-                Ok(client) => open(Arc::new(client), options, name).await,
+                Ok(client) => open(Arc::new(client), options, name, ahead.as_ref()).await,
                 Err(error) => Err(error),
             };
             let core = opened.as_ref().ok().map(|(core, _)| Arc::clone(core));
@@ -175,7 +197,7 @@ impl EtcdStore {
     pub fn follow(&self) -> Result<Following, OpenError> {
         let (name, options, this) = (self.name(), self.options.clone(), self.clone());
         let (sender, following) = follow::channel();
-        let (tell, told) = mpsc::channel();
+        let (tell, told) = std::sync::mpsc::channel();
         let thread = on_a_thread(async move {
             let client = this.client();
             let place = client.map(|client| Place::new(Arc::new(client), options, name));
@@ -232,19 +254,30 @@ impl EtcdLog {
         self.feed.seen()
     }
 
-    /// Writes everything, and lets another host lead: any of them, or the one that is named.
+    /// Writes everything, and lets another host lead: any of them, or the one that is named, for which the others wait.
     ///
     /// # Errors
     /// [`Error::Full`] if there is no room for that: then this one goes on leading. If it cannot for another reason, it leads no longer.
     pub fn resign(&mut self, heir: Option<&str>) -> Result<(), Error> {
+        self.end_for(heir.map_or(Heir::Anybody, |heir| Heir::Named(heir.into())))
+    }
+
+    fn end_for(&mut self, heir: Heir) -> Result<(), Error> {
         self.feed.flush()?;
         let core = Arc::clone(&self.feed.core);
-        core.seal(heir.map(Into::into));
+        let not_ready =
+            |host: String| Error::NotReady { place: core.place.name.clone(), heir: host };
+        let given_up = match &heir {
+            Heir::Ready(ready) => not_ready(ready.called.host.clone()),
+            _ => Error::Full(core.place.name.clone()),
+        };
+        core.seal(heir);
         // What became of it is told; whether it comes to an end depends on etcd.
         let begun = Instant::now();
-        while self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
+        while !core.progress().has_ended() {
             if !core.is_ending() {
-                return Err(Error::Full(core.place.name.clone()));
+                let trouble = core.progress().trouble;
+                return Err(trouble.filter(|it| matches!(it, Error::Full(_))).unwrap_or(given_up));
             }
             if begun.elapsed() > self.patience {
                 self.stop();
@@ -309,8 +342,17 @@ impl Log for EtcdLog {
         self.resign(None)
     }
 
+    fn call(&mut self, heir: Option<&str>) {
+        self.feed.core.call(heir.map(Into::into));
+    }
+
     fn hand_over(&mut self, heir: &str) -> Result<(), Error> {
-        self.resign(Some(heir))
+        let heir = self.feed.core.heir(heir)?;
+        self.end_for(heir)
+    }
+
+    fn retire(&mut self) -> Result<(), Error> {
+        self.resign(Some(NOBODY))
     }
 }
 
@@ -327,7 +369,7 @@ impl EtcdSnapshot {
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Option<T> {
-        let (tell, told) = mpsc::channel();
+        let (tell, told) = std::sync::mpsc::channel();
         self.handle.spawn(async move { drop(tell.send(work.await)) });
         told.recv().ok()
     }

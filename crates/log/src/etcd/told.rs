@@ -1,16 +1,16 @@
 //! What is told of a log in etcd: its progress, put together from what its parts find out.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use tokio::sync::watch;
 
+use super::layout::Ready;
 use crate::{Error, Index, Progress, Watch};
 
-/// Until when whoever leads no longer leads, for good.
+/// Until when whoever leads no longer leads.
 const RESIGNED: u64 = 0;
-/// Until when, if that is known only when the lease is renewed next: no longer than until now.
-const UNKNOWN: u64 = 1;
 
 /// Who finds something out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,18 +21,26 @@ pub(super) enum By {
     Tenure,
     /// Who asks etcd how it is.
     Looks,
+    /// Who calls the host that is to lead next.
+    Call,
 }
 
 /// Tells how far a log has come, and what is wrong.
 pub(super) struct Told {
     progress: watch::Sender<Progress>,
     /// What each of them finds wrong, and passes.
-    troubles: Mutex<[Option<Error>; 3]>,
+    troubles: Mutex<[Option<Error>; 4]>,
+    /// Until when this one leads, by its lease alone.
+    lease: AtomicU64,
+    /// The host that was called, and is ready.
+    ready: Mutex<Option<Ready>>,
 }
 
 impl Told {
     pub(super) fn new(progress: Progress) -> Self {
-        Self { progress: watch::Sender::new(progress), troubles: Mutex::default() }
+        let lease = AtomicU64::new(progress.leads_until.unwrap_or(RESIGNED));
+        let (troubles, ready) = (Mutex::default(), Mutex::default());
+        Self { progress: watch::Sender::new(progress), troubles, lease, ready }
     }
 
     pub(super) fn watch(&self) -> Watch {
@@ -59,6 +67,7 @@ impl Told {
 
     /// Nobody else leads before then; unless this one is about to resign, or has ended.
     pub(super) fn leads_until(&self, until: u64) {
+        self.lease.store(until, Ordering::Relaxed);
         self.progress.send_if_modified(|progress| {
             let leads = progress.leads_until != Some(RESIGNED);
             if leads {
@@ -73,13 +82,30 @@ impl Told {
         self.progress.send_modify(|progress| progress.leads_until = Some(RESIGNED));
     }
 
-    /// If this one has resigned, it has not after all: when its lease is renewed next, it is known for how long it leads.
+    /// If this one has resigned, it has not after all: it leads for as long as its lease says.
     pub(super) fn go_on(&self) {
+        let until = self.lease.load(Ordering::Relaxed);
         self.progress.send_modify(|progress| {
             if !progress.has_ended() && progress.leads_until == Some(RESIGNED) {
-                progress.leads_until = Some(UNKNOWN);
+                progress.leads_until = Some(until);
             }
         });
+    }
+
+    /// The host that was called is ready, or none is.
+    pub(super) fn ready(&self, ready: Option<Ready>) {
+        let host = ready.as_ref().map(|ready| ready.called.host.clone());
+        *self.ready.lock().unwrap_or_else(PoisonError::into_inner) = ready;
+        self.progress.send_if_modified(|progress| {
+            let is_news = progress.heir != host;
+            progress.heir = host;
+            is_news
+        });
+    }
+
+    /// What the host that was called has said, if it is ready.
+    pub(super) fn who_is_ready(&self) -> Option<Ready> {
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Something is wrong, or not any more.
@@ -114,6 +140,22 @@ impl Told {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whoever has resigned and goes on knows for how long it leads; whoever has ended leads no more.
+    #[test]
+    fn a_log_that_has_ended_is_not_said_to_go_on() {
+        let told = Told::new(Progress::new(Index(0), 1));
+        told.leads_until(70);
+        told.resign();
+        told.leads_until(90);
+        assert_eq!(told.progress().leads_until, Some(RESIGNED), "it may be handed over");
+        told.go_on();
+        assert_eq!(told.progress().leads_until, Some(90));
+        told.resign();
+        told.end(Error::Closed("a cell".into()));
+        told.go_on();
+        assert_eq!(told.progress().leads_until, Some(RESIGNED));
+    }
 
     #[test]
     fn since_when_something_is_wrong_counts_from_the_first_of_it() {

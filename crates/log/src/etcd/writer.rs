@@ -25,7 +25,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::batch;
 use super::kv::Kv;
-use super::layout::{Head, Meta, write_epoch, write_sealed};
+use super::layout::{Head, Leader, Meta, Ready, Sealed, write_epoch};
 use super::lead::{Elected, Place, pause};
 use super::told::By;
 use crate::{Error, Index, Memory, Record};
@@ -56,6 +56,8 @@ async fn passed(at: Option<Instant>) {
 pub(super) struct Queue {
     state: Mutex<Waiting>,
     wake: Notify,
+    /// The end of the log is to be sent at once.
+    ending: Notify,
 }
 
 #[derive(Default)]
@@ -90,10 +92,12 @@ impl Queue {
         Some(if is_enough { since } else { since + TOGETHER })
     }
 
-    /// Something has come, and it is this time or later; never, if there is none.
+    /// Something has come, and it is this time or later; never, if there is none. Or the log is to end.
     async fn something_after(&self, at: Option<Instant>) {
-        passed(at).await;
-        self.wake.notified().await;
+        tokio::select! {
+            () = passed(at) => self.wake.notified().await,
+            () = self.ending.notified() => {}
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -134,18 +138,32 @@ impl Queue {
         self.lock().seal.is_some()
     }
 
-    /// When all of this is written, this one leads no longer; unless there is no room for that.
+    /// When all of this is written, this one leads no longer; unless there is no room for that, or the heir is not ready any more.
     pub(super) fn seal(&self, heir: Heir) {
         let mut waiting = self.lock();
         waiting.seal = Some(heir);
         waiting.since();
         drop(waiting);
         self.wake.notify_one();
+        self.ending.notify_one();
+    }
+
+    /// Whether the host that it is to be handed over to is not ready any more.
+    fn has_lost_heir(&self, ready: Option<&Ready>) -> bool {
+        matches!(&self.lock().seal, Some(Heir::Ready(heir)) if Some(heir) != ready)
     }
 }
 
-/// The host that is to lead next, if one is.
-pub(super) type Heir = Option<String>;
+/// The host that is to lead next.
+#[derive(Clone, Debug)]
+pub(super) enum Heir {
+    /// Any of them.
+    Anybody,
+    /// This one, for which the others wait a while.
+    Named(String),
+    /// This one, which is ready, leads from then on.
+    Ready(Ready),
+}
 
 /// One transaction.
 #[derive(Clone)]
@@ -270,7 +288,9 @@ impl<'a, K: Kv> Writer<'a, K> {
             return self.queue.due(self.head, self.expected);
         };
         let has_room = self.flights.len() < UNDER_WAY && last.batch.seal.is_none();
-        has_room.then_some(last.sent + PATIENCE)
+        // Somebody waits for the end of the log.
+        let patience = if self.queue.is_ending() { Duration::ZERO } else { PATIENCE };
+        has_room.then_some(last.sent + patience)
     }
 
     /// Sends what there is to send.
@@ -284,7 +304,7 @@ impl<'a, K: Kv> Writer<'a, K> {
             if !self.place.options.rules.tells_after_commit {
                 self.elected.told.committed(self.furthest.before(), epoch);
             }
-            if batch.seal.is_some() {
+            if batch.seal.is_some() && self.place.options.rules.resigns_first {
                 self.elected.told.resign();
             }
             let (kv, transaction) = (Arc::clone(&self.place.kv), self.transaction(&batch));
@@ -347,18 +367,41 @@ impl<'a, K: Kv> Writer<'a, K> {
                 success.push(delete(keys.meta("lost")));
             }
         }
-        if *raises_epoch {
+        let is_handed_over = matches!(seal, Some(Heir::Ready(_)));
+        if *raises_epoch && !is_handed_over {
             success.push(put(keys.meta("epoch"), write_epoch(after.epoch)));
         }
-        if let Some(heir) = seal {
-            let sealed = write_sealed(after.epoch, self.elected.term);
-            success.push(put(keys.meta("sealed"), sealed));
-            success.push(delete(keys.leader()));
-            if let Some(heir) = heir {
+        if seal.is_some() {
+            let sealed = Sealed { epoch: after.epoch, term: self.elected.term };
+            success.push(put(keys.meta("sealed"), sealed.write()));
+        }
+        match seal {
+            Some(Heir::Ready(ready)) => {
+                compare.push(Compare::was_modified(keys.ready(), ready.said));
+                success.extend([delete(keys.called()), delete(keys.ready())]);
+                success.extend(self.make_leader(ready, after.epoch));
+            }
+            Some(Heir::Named(heir)) => {
+                success.push(delete(keys.leader()));
                 success.push(put(keys.meta("heir"), heir.clone().into()));
             }
+            Some(Heir::Anybody) => success.push(delete(keys.leader())),
+            None => {}
         }
         Transaction { compare, success, failure: Vec::new() }
+    }
+
+    /// What makes another host leader, which is ready: its key takes the place of this one's.
+    fn make_leader(&self, ready: &Ready, epoch: u32) -> [Operation; 2] {
+        let keys = &self.place.keys;
+        let epoch = epoch + u32::from(self.place.options.rules.raises_epoch_of_heir);
+        let (host, address) = (ready.called.host.clone(), ready.address.clone());
+        let leader = Leader { host, address, epoch, life: self.elected.cell.life, term: 0 };
+        let put = |key, value, lease| Operation::from(Put { key, value, lease });
+        [
+            put(keys.meta("epoch"), write_epoch(epoch), 0),
+            put(keys.leader(), leader.write(), ready.lease),
+        ]
     }
 
     /// The first that is under way was answered, or not.
@@ -391,13 +434,12 @@ impl<'a, K: Kv> Writer<'a, K> {
                 let became = self.look().await?;
                 let is_withdrawn = matches!(became, Became::Missed) && !self.may_be_sealed();
                 if is_withdrawn && self.queue.is_ending() {
-                    self.queue.withdraw_seal();
-                    self.elected.told.go_on();
+                    self.withdraw_seal();
                 }
                 Ok(became)
             }
-            Kind::Unknown => self.look().await,
-            Kind::LeaseOver => Err(Error::Deposed(self.place.name.clone())),
+            // Only that of the host that is to lead next is named in what is written.
+            Kind::Unknown | Kind::LeaseOver => self.look().await,
             Kind::Refused | Kind::Compacted | Kind::Wrong => Ok(Became::Missed),
         }
     }
@@ -409,6 +451,12 @@ impl<'a, K: Kv> Writer<'a, K> {
             0 => is_unknown.then_some(self.head),
             at => Some(flights[at - 1].batch.after),
         }
+    }
+
+    /// This one goes on.
+    fn withdraw_seal(&self) {
+        self.queue.withdraw_seal();
+        self.elected.told.go_on();
     }
 
     /// Whether a seal may be carried out yet.
@@ -457,12 +505,16 @@ impl<'a, K: Kv> Writer<'a, K> {
         let deposed = || Error::Deposed(self.place.name.clone());
         let head = Head { next: meta.next.ok_or_else(deposed)?, epoch: meta.epoch };
         if !meta.is_led_by(self.elected.term) {
-            // A seal ends this one's leading itself.
-            if meta.sealed != Some(self.elected.term) {
-                return Err(deposed());
-            }
-            self.advance(head, meta.head);
+            // A seal ends this one's leading itself; whoever leads by now may have written more.
+            let own = meta.sealed.filter(|sealed| sealed.term == self.elected.term);
+            let sealed = own.ok_or_else(deposed)?;
+            let next = head.next.min(self.furthest);
+            self.advance(Head { next, epoch: sealed.epoch }, meta.head);
             return Ok(Became::Sealed);
+        }
+        // What was sent to hand over compares what that one has said, which it never says again.
+        if self.queue.has_lost_heir(meta.ready.as_ref()) {
+            self.withdraw_seal();
         }
         if meta.head == self.said {
             return Ok(Became::Missed);

@@ -29,7 +29,7 @@ use holdall_cell::engine;
 use holdall_cell::lease::Terms;
 use holdall_core::CellId;
 use holdall_links as links;
-use holdall_links::{Events, Home, Links};
+use holdall_links::{Above, Events, Home, Links};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tracing::error;
@@ -69,14 +69,11 @@ pub(crate) struct Running {
     _end: oneshot::Sender<()>,
 }
 
-/// Starts the links of a member.
+/// Starts the links of a member: it has connected to others, and greets nobody before they are opened.
 ///
 /// # Errors
 /// If its address cannot be listened at, or something in its directory is missing or damaged.
-pub(crate) fn start(
-    known: &Known,
-    greeter: Arc<greeter::Greeter>,
-) -> anyhow::Result<(Running, Events)> {
+pub(crate) fn prepare(known: &Known, above: Arc<dyn Above>) -> anyhow::Result<(Running, Events)> {
     let (listener, deaf) = match listen(&known.listen) {
         Ok(listener) => (Some(listener), None),
         // Whoever holds something is served in any case, and others can be reached.
@@ -99,7 +96,7 @@ pub(crate) fn start(
             let listener = listener.map(tokio::net::TcpListener::from_std).transpose();
             let links = listener
                 .map_err(anyhow::Error::from)
-                .and_then(|listener| Ok(Links::start(home, listener, config, greeter)?));
+                .and_then(|listener| Ok(Links::prepare(home, listener, config, above)?));
             let _ = started.send(links.map(|links| (links, Handle::current())));
             let _: Result<(), _> = ended.await;
         });

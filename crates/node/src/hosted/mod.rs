@@ -19,10 +19,11 @@
 //! - Nobody asks a replicated cell for something but other cells: a process that it would have to watch may be on a machine that is gone.
 
 pub(crate) mod children;
+pub(crate) mod prepared;
 pub(crate) mod stand_by;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use holdall_links::token::JoinToken;
@@ -42,8 +43,6 @@ const SEEN: &str = "seen.json";
 const SILENT: Duration = Duration::from_secs(5);
 /// What the directory of a cell that was removed is called: its name, this, and a number. No cell is called like this.
 const AWAY: &str = ".removed.";
-/// The heir of a cell that nobody is to lead: no host is called like this.
-pub(crate) const NOBODY: &str = "-";
 
 /// A replicated cell that is hosted here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,6 +69,9 @@ pub(crate) struct Standing {
     pub(crate) records: u64,
     /// What is wrong, for people.
     pub(crate) trouble: Option<String>,
+    /// Since when, in milliseconds since 1970, if that is known.
+    #[serde(default)]
+    pub(crate) troubled_since: Option<u64>,
 }
 
 /// What this host has seen of a log, in which life of the cell.
@@ -105,7 +107,10 @@ impl Hosted {
 
     /// How it stands, for people.
     pub(crate) fn view(&self, standing: Standing) -> HostedView {
-        let Standing { leads, leader, epoch, records, trouble } = standing;
+        let Standing { leads, leader, epoch, records, trouble, troubled_since } = standing;
+        let span = |since: u64| Duration::from_millis(wall().saturating_sub(since));
+        let lasting = troubled_since.map(|since| lasting(span(since))).unwrap_or_default();
+        let trouble = trouble.map(|why| format!("{why}{lasting}"));
         let Self { name, store, host, hosts, .. } = self.clone();
         HostedView { name, host, store, hosts, leads, leader, epoch, records, trouble }
     }
@@ -150,6 +155,19 @@ impl Sighting {
             tracing::warn!("{} is damaged, and passed over: {error}", dir.path_of(SEEN).display());
         }
         Ok(told.unwrap_or_default())
+    }
+}
+
+/// The time of the machine, in milliseconds since 1970.
+fn wall() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}
+
+/// For how long something has been wrong.
+pub(crate) fn lasting(span: Duration) -> String {
+    match span.as_secs() {
+        seconds @ 0..120 => format!(" (for {seconds} s)"),
+        seconds => format!(" (for {} min)", seconds / 60),
     }
 }
 

@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use anyhow::Context;
 use holdall_links::Home;
-use holdall_log::etcd::{Address, EtcdStore, Following, Options, Seen};
-use holdall_log::{Identity, Life, Log, OpenError, Opened, Store};
-use tokio::sync::{Notify, oneshot};
+use holdall_log::etcd::{Address, Ahead, EtcdStore, Following, Options, Seen};
+use holdall_log::{Identity, Life, Log, OpenError, Opened};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::{info, warn};
 
+use super::prepared::{Led, Preparing};
 use super::{Hosted, Sighting, Standing};
 use crate::cluster;
+use crate::config::Config;
 use crate::directory::Directory;
 
 /// After what time it is tried again to stand by.
@@ -46,19 +48,21 @@ impl Leash {
     }
 }
 
-/// Waits until this host leads a cell: its log, and what is in it.
+/// Waits until this host leads a cell: its log, what is in it, and what was done before.
 ///
 /// # Errors
 /// If this can never be.
 pub(crate) async fn lead(
     hosted: &Hosted,
-    dir: &Directory,
-) -> anyhow::Result<(Box<dyn Log>, Opened)> {
+    dir: &Arc<Directory>,
+    config: &Config,
+) -> anyhow::Result<Led> {
     // First of all: that it is of the cluster of this machine.
     learn(dir.path())?;
     let home = Home::open(&cluster::directory(dir.path()))?;
     let cell = home.cell().clone();
-    let store = store(hosted, dir, Identity(cell.id.0))?;
+    let identity = Identity(cell.id.0);
+    let store = store(hosted, dir, identity)?;
     let following = store.follow()?;
     let mut trouble: Option<String> = None;
     loop {
@@ -66,25 +70,39 @@ pub(crate) async fn lead(
             note(dir, &following, Some(OVER));
             tokio::time::sleep(NOTE).await;
         }
-        let opening = open(store.clone());
+        let (tell, mut ahead) = mpsc::unbounded_channel();
+        let mut preparing = Preparing::new(dir, config, identity);
+        let opening = open(store.clone(), tell);
         tokio::pin!(opening);
+        let mut tick = tokio::time::interval(NOTE);
+        let mut ticks = 0;
         let opened = loop {
-            note(dir, &following, trouble.as_deref());
             tokio::select! {
                 opened = &mut opening => break opened?,
-                // What is wrong with the log itself shows at once.
-                () = tokio::time::sleep(NOTE) => trouble = None,
+                Some(news) = ahead.recv() => preparing.take(news),
+                () = preparing.say_ready() => {}
+                _ = tick.tick() => {
+                    // What is wrong with the log itself shows at once.
+                    if ticks > 0 {
+                        trouble = None;
+                    }
+                    ticks += 1;
+                    note(dir, &following, trouble.as_deref());
+                }
             }
         };
         match opened {
             Ok((log, opened)) => {
-                if home.is_over()? {
-                    log.seal()?; // Another host can be of use.
-                    continue;
+                let prepared = preparing.done();
+                if prepared.is_none() {
+                    if home.is_over()? {
+                        log.seal()?; // Another host can be of use.
+                        continue;
+                    }
+                    learn(dir.path())?;
                 }
-                info!(%cell, epoch = opened.epoch, "this host leads");
-                learn(dir.path())?;
-                return Ok((log, opened));
+                info!(%cell, epoch = opened.epoch, prepared = prepared.is_some(), "this host leads");
+                return Ok(Led { log, opened, prepared });
             }
             Err(error) => {
                 let told = error.to_string();
@@ -109,10 +127,15 @@ fn store(hosted: &Hosted, dir: &Directory, cell: Identity) -> anyhow::Result<Etc
 }
 
 /// Opens the log on a thread of its own: that takes until this host is elected.
-async fn open(store: EtcdStore) -> anyhow::Result<Result<(Box<dyn Log>, Opened), OpenError>> {
+async fn open(
+    store: EtcdStore,
+    ahead: mpsc::UnboundedSender<Ahead>,
+) -> anyhow::Result<Result<(Box<dyn Log>, Opened), OpenError>> {
     let (tell, told) = oneshot::channel();
     std::thread::Builder::new().name("standing by".into()).spawn(move || {
-        let _ = tell.send(store.open()); // If nobody wants it any more, others lead.
+        let opened = store.open_ahead(ahead);
+        let opened = opened.map(|(log, opened)| (Box::new(log) as Box<dyn Log>, opened));
+        let _ = tell.send(opened); // If nobody wants it any more, others lead.
     })?;
     told.await.context("nobody stands by any more")
 }
@@ -128,7 +151,7 @@ fn note(dir: &Directory, following: &Following, trouble: Option<&str>) {
 }
 
 /// The machine's own agent has listened to the other members all the time.
-fn learn(dir: &Path) -> anyhow::Result<()> {
+pub(super) fn learn(dir: &Path) -> anyhow::Result<()> {
     let data = dir.parent().and_then(Path::parent).context("it is below no agent's directory")?;
     let machine = Home::open(&cluster::directory(data))?;
     Ok(Home::open(&cluster::directory(dir))?.learn_from(&machine)?)

@@ -31,7 +31,8 @@ use super::{End, Leaving, Service, Shared};
 use crate::clock::clamp;
 use crate::cluster::frame::Frame;
 use crate::cluster::greeter::{Greeter, Word};
-use crate::cluster::{Known, Running, as_member, number, start};
+use crate::cluster::{Known, Running, as_member, number, prepare};
+use crate::hosted::prepared::Connected;
 
 /// What the service knows of other cells.
 pub(super) struct Cells {
@@ -140,16 +141,27 @@ pub(super) fn cluster(known: &Known, all: bool) -> Option<Cluster> {
     Some(Cluster { own, members, forgotten, stopping: known.terms.stopping })
 }
 
-/// Starts the links of a member, and takes what they tell as long as there is a service.
+/// Starts the links of a member, or opens those that were prepared, and takes what they tell as long as there is a service.
 ///
 /// # Errors
 /// If the links cannot be started.
-pub(crate) async fn begin_links(service: &Shared, known: &Known) -> anyhow::Result<()> {
+pub(crate) async fn begin_links(
+    service: &Shared,
+    known: &Known,
+    prepared: Option<Connected>,
+) -> anyhow::Result<()> {
     let greeter = service.borrow().cells.as_ref().map(|cells| cells.greeter.clone());
     let Some(greeter) = greeter else { return Ok(()) };
     // So that others are told more than how this start began.
     greeter.has_come_to(until_written(service).await.0);
-    let (running, events) = start(known, greeter)?;
+    let (running, events) = match prepared {
+        Some(Connected { running, events, above }) => {
+            above.is(greeter);
+            (running, events)
+        }
+        None => prepare(known, greeter)?,
+    };
+    running.links.open();
     info!(cell = %running.links.own(), at = running.listens, "a member of a cluster");
     if let Some(cells) = &mut service.borrow_mut().cells {
         cells.running = Some(running);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use holdall_cell::Input;
 use holdall_cell::session::ConnNo;
+use holdall_log::Error;
 use holdall_wire::{Fault, Reply, Shutdown};
 use tracing::{error, info, warn};
 
@@ -60,6 +61,9 @@ impl Service {
 
     /// The log is at its end, and so is the agent.
     pub(super) fn give_up(&mut self, why: String) {
+        if self.host.is_sealed() {
+            return; // That is as it should be: another one goes on.
+        }
         if !matches!(self.end, Some(End::Broken(_))) {
             match &self.hosted {
                 None => error!("nothing is granted any more: {why}"),
@@ -106,16 +110,47 @@ impl Service {
         Ok(self.host.seal()?)
     }
 
-    /// Closes the log, and lets another host go on; whether that is the end: without room for it, this one goes on.
-    pub(crate) fn hand_over(&mut self, heir: &str) -> anyhow::Result<bool> {
+    /// What comes of it that the cell is to be handed over: how it ends, or none if it goes on. Nobody is listened to meanwhile.
+    pub(crate) fn end_by_handing_over(&mut self, heir: String) -> Option<End> {
+        self.listen(false);
+        match self.hand_over(&heir) {
+            Ok(true) => Some(End::HandedOver(heir)),
+            Ok(false) => {
+                self.listen(true);
+                None
+            }
+            Err(why) => Some(End::Broken(why.to_string())),
+        }
+    }
+
+    /// Closes the log, and makes another host leader that is ready; whether that is the end: if it is not ready any more, or there is no
+    /// room for it, this one goes on.
+    fn hand_over(&mut self, heir: &str) -> anyhow::Result<bool> {
         match self.host.hand_over(heir) {
-            Err(error @ holdall_log::Error::Full(_)) => {
+            Err(error @ (Error::Full(_) | Error::NotReady { .. })) => {
                 warn!("not handed over to {heir}: {error}");
-                self.end = None;
+                // It may have broken meanwhile.
+                if matches!(self.end, Some(End::HandedOver(_))) {
+                    self.end = None;
+                }
+                self.host.call(None);
                 Ok(false)
             }
             done => Ok(done.map(|()| true)?),
         }
+    }
+
+    /// It is handed over: what is in the log is told, unless somebody hears it from the host that leads now before.
+    pub(crate) fn tell_the_rest(&mut self) {
+        for leaving in self.host.rest() {
+            self.leave(leaving);
+        }
+        self.send();
+    }
+
+    /// Closes the log, and notes that nobody is to lead next.
+    pub(crate) fn retire(&mut self) -> anyhow::Result<()> {
+        Ok(self.host.retire()?)
     }
 
     /// Another program, or this one as it is now on disk, takes the place of this one, if it says that it

@@ -23,6 +23,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::clock::boottime;
 use crate::cluster::frame::Frame;
+use crate::hosted::lasting;
 
 #[cfg(test)]
 pub(super) mod tests;
@@ -123,6 +124,12 @@ pub(super) struct Host {
     watch: Watch,
     /// The last record.
     last: Index,
+    /// It was handed over; what it wrote last may still be under way to nobody's harm.
+    closed: Option<Box<dyn Log>>,
+    /// All of it is in the log, and another host goes on.
+    is_sealed: bool,
+    /// The host that was called to lead next.
+    called: Option<Box<str>>,
     /// The cell is ahead of its log.
     is_broken: bool,
     /// What leaves when it is written, and what when it is synced, or comes after that.
@@ -155,6 +162,9 @@ impl Host {
             is_broken: false,
             watch,
             log: Some(log),
+            closed: None,
+            is_sealed: false,
+            called: None,
             written: VecDeque::new(),
             synced: VecDeque::new(),
             behind: FxHashMap::default(),
@@ -254,15 +264,17 @@ impl Host {
         Ok(out)
     }
 
-    /// Has something written that says nothing: when its epoch is reached, the log takes what it is told.
-    ///
-    /// # Errors
-    /// What ended the log.
-    pub(super) fn probe(&mut self) -> Result<(Watch, u32), Error> {
-        let epoch = self.raised.max(self.watch.progress().epoch).saturating_add(1);
-        self.log()?.raise_epoch(epoch)?;
-        self.raised = epoch;
-        Ok((self.watch(), epoch))
+    /// Calls the host that is to lead next, or calls that off.
+    pub(super) fn call(&mut self, heir: Option<&str>) {
+        self.called = heir.map(Into::into);
+        if let Ok(log) = self.log() {
+            log.call(heir);
+        }
+    }
+
+    /// The host that was called.
+    pub(super) fn called(&self) -> Option<&str> {
+        self.called.as_deref()
     }
 
     /// Takes back what a step led to, once that is used up.
@@ -367,17 +379,19 @@ impl Host {
         self.written.len()
     }
 
-    /// Why nothing leaves at the moment, if that passes, and for how long that has been so.
-    pub(super) fn held_up(&self) -> Option<String> {
+    /// Why nothing leaves at the moment, if that passes; and since when, if that is known.
+    pub(super) fn trouble(&self) -> Option<(String, Option<Instant>)> {
         let progress = self.watch.progress();
+        let trouble = progress.trouble.as_ref().map(ToString::to_string);
         let unknown = || "it is not known whether another host leads by now".to_owned();
-        let lasting = |since: Instant| match since.elapsed().as_secs() {
-            seconds @ 0..120 => format!(" (for {seconds} s)"),
-            seconds => format!(" (for {} min)", seconds / 60),
-        };
-        let lasting = progress.troubled_since.map(lasting).unwrap_or_default();
-        let trouble = progress.trouble.as_ref().map(|trouble| format!("{trouble}{lasting}"));
-        trouble.or_else(|| (!leads(&progress)).then(unknown))
+        let why = trouble.or_else(|| (!leads(&progress)).then(unknown))?;
+        Some((why, progress.troubled_since))
+    }
+
+    /// The same for people.
+    pub(super) fn held_up(&self) -> Option<String> {
+        let (why, since) = self.trouble()?;
+        Some(format!("{why}{}", since.map(|since| lasting(since.elapsed())).unwrap_or_default()))
     }
 
     /// What is wrong with the log, if it cannot go on.
@@ -391,11 +405,6 @@ impl Host {
             return None;
         }
         self.begin_snapshot().ok()
-    }
-
-    /// How many records have come since the last snapshot was begun.
-    pub(super) fn since_snapshot(&self) -> u64 {
-        self.records
     }
 
     /// Begins a snapshot, unless one is being made.
@@ -420,16 +429,49 @@ impl Host {
         self.log.take().map_or(Ok(()), Log::seal)
     }
 
-    /// The same, and names the host that is to go on.
+    /// Hands over to the host that was called and is ready: what was appended is written with that.
     ///
     /// # Errors
-    /// [`Error::Full`] if there is no room for that: then all goes on as before. Otherwise this is the end all the same; what may have
+    /// [`Error::NotReady`] and [`Error::Full`]: then all goes on as before. Otherwise this is the end all the same; what may have
     /// left is kept.
     pub(super) fn hand_over(&mut self, heir: &str) -> Result<(), Error> {
-        let done = self.log()?.hand_over(heir);
-        if !matches!(done, Err(Error::Full(_))) {
-            self.log = None;
+        self.end_with(|log| {
+            log.flush()?;
+            log.hand_over(heir)
+        })
+    }
+
+    /// The same, and nobody is to lead next.
+    ///
+    /// # Errors
+    /// The same.
+    pub(super) fn retire(&mut self) -> Result<(), Error> {
+        self.end_with(|log| log.retire())
+    }
+
+    fn end_with(
+        &mut self,
+        end: impl FnOnce(&mut Box<dyn Log>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let done = end(self.log()?);
+        if !matches!(done, Err(Error::Full(_) | Error::NotReady { .. })) {
+            self.is_sealed = done.is_ok();
+            self.closed = self.log.take();
         }
         done
+    }
+
+    /// Whether it was handed over, or nobody is to lead next.
+    pub(super) fn is_sealed(&self) -> bool {
+        self.is_sealed
+    }
+
+    /// What waits to leave when all is in the log for good, and another host goes on from there.
+    pub(super) fn rest(&mut self) -> Vec<Leaving> {
+        if !self.is_sealed {
+            return Vec::new();
+        }
+        self.behind.clear();
+        self.written.drain(..).chain(self.synced.drain(..)).map(|held| held.what).collect()
     }
 }

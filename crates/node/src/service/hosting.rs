@@ -3,11 +3,12 @@
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use holdall_cell::session::ConnNo;
 use holdall_core::CellId;
 use holdall_holders::Stream;
+use holdall_log::{Error, Watch};
 use holdall_wire::frame::{self, FROM_CLIENT_MAX, FROM_NODE_MAX, Incoming};
 use holdall_wire::{
     Answer, Body, Call, ClusterCall, Fault, HostCell, HostedView, Refusal, Reply, Right, Who,
@@ -23,10 +24,8 @@ use crate::rights::Rights;
 
 /// The only call over a connection.
 const CALL: u64 = 1;
-/// How long the store may take to write something before it is not handed over; whoever asks waits a little longer.
-const HEARD: Duration = Duration::from_secs(4);
-/// How long it may take to make a snapshot before: without one, whoever leads next has more to read.
-const SNAPSHOT: Duration = Duration::from_secs(2);
+/// How long another host may take to get ready before it is not handed over; whoever asks waits a little longer.
+const READY: Duration = Duration::from_secs(4);
 
 impl Service {
     /// Why nothing can be asked for here, if it cannot.
@@ -49,12 +48,16 @@ impl Service {
     }
 
     fn standing(&self, host: &str) -> Standing {
+        let (trouble, since) = self.host.trouble().unzip();
+        let ago = |since: Instant| since.elapsed().as_millis() as u64;
+        let since = since.flatten().map(|since| self.clock.wall().saturating_sub(ago(since)));
         Standing {
             leads: true,
             leader: Some(host.into()),
             epoch: self.epoch,
             records: self.host.watch().may_leave().0,
-            trouble: self.host.held_up(),
+            trouble,
+            troubled_since: since,
         }
     }
 
@@ -72,7 +75,13 @@ impl Service {
             *hosted = now;
         }
         let host = hosted.host.clone();
-        let standing = self.standing(&host);
+        let mut standing = self.standing(&host);
+        // That it lasts is no news.
+        if let Some((before, _)) = &self.noted
+            && before.trouble == standing.trouble
+        {
+            standing.troubled_since = before.troubled_since;
+        }
         let seen = Sighting {
             life: format!("{:032x}", self.books().life()),
             epoch: self.host.watch().progress().epoch,
@@ -187,30 +196,19 @@ impl Service {
         Who { user: format!("@{name}").into(), host: name.into(), ..Who::default() }
     }
 
-    /// Another host is to lead, if it is there, and the store takes that: what was begun without would leave nobody who leads. So
-    /// something is written first. Before that, what there is to be read is made short: meanwhile everybody is served.
+    /// Another host is to lead, as soon as it says that it is ready: until then everybody is served here.
     fn hand_over_to(&mut self, heir: &str, tell: impl FnOnce(Reply) + 'static) {
         match self.may_hand_over(heir) {
             Ok(false) => return tell(Reply::Done),
             Err(fault) => return tell(Reply::Failed(fault)),
             Ok(true) => {}
         }
-        let snapshot = self.snapshot_for_heir();
-        let (me, heir) = (self.me.clone(), heir.to_owned());
+        let (me, heir, mut watch) = (self.me.clone(), heir.to_owned(), self.host.watch());
+        self.host.call(Some(&heir));
         tokio::task::spawn_local(async move {
-            if let Some(snapshot) = snapshot {
-                drop(tokio::time::timeout(SNAPSHOT, snapshot).await);
-            }
-            let Some(probe) = me.upgrade().map(|me| me.borrow_mut().host.probe()) else { return };
-            let written = match probe {
-                Ok((mut watch, epoch)) => {
-                    let raised = tokio::time::timeout(HEARD, watch.raised(epoch)).await;
-                    raised.unwrap_or_else(|_| Err(watch.progress().trouble.unwrap_or_else(slow)))
-                }
-                Err(error) => Err(error),
-            };
+            let ready = tokio::time::timeout(READY, is_ready(&mut watch, &heir)).await;
+            let why = ready.unwrap_or_else(|_| Some(not_ready(&watch, &heir)));
             let Some(service) = me.upgrade() else { return };
-            let why = written.err().map(|error| error.to_string());
             let decided = service.borrow_mut().decide_hand_over(&heir, why);
             tell(decided.map_or_else(Reply::Failed, |()| Reply::Done));
             tokio::task::yield_now().await; // It is told first.
@@ -236,6 +234,10 @@ impl Service {
         if self.end.as_ref().is_some_and(|end| *end != End::HandedOver(heir.into())) {
             return Err(Fault::Conflict(format!("{name} is about to end here; say it again")));
         }
+        if let Some(other) = self.host.called().filter(|called| *called != heir) {
+            let why = format!("{name} is about to be led by {other}; say it again");
+            return Err(Fault::Conflict(why));
+        }
         let links = self.cells.as_ref().and_then(|cells| {
             let id = cells.running.as_ref()?.links.named(heir).ok()?;
             cells.link(number(id))
@@ -248,17 +250,22 @@ impl Service {
         Err(not_handed_over(hosted, &why))
     }
 
-    /// The store takes what is written, or does not, and this is why.
+    /// That host is ready, or is not, and this is why.
     fn decide_hand_over(&mut self, heir: &str, why: Option<String>) -> Result<(), Fault> {
-        if let (Some(why), Some(hosted)) = (why, &self.hosted) {
-            return Err(not_handed_over(hosted, &why));
+        let decided = match (why, &self.hosted) {
+            (Some(why), Some(hosted)) => Err(not_handed_over(hosted, &why)),
+            // It may have been decided otherwise meanwhile.
+            _ => self.may_hand_over(heir),
+        };
+        match decided {
+            Ok(true) if self.end.is_none() => {
+                tracing::info!(heir, "another host is to lead");
+                self.end = Some(End::HandedOver(heir.into()));
+            }
+            Err(_) => self.host.call(None),
+            Ok(_) => {}
         }
-        // It may have been decided otherwise meanwhile.
-        if self.may_hand_over(heir)? && self.end.is_none() {
-            tracing::info!(heir, "another host is to lead");
-            self.end = Some(End::HandedOver(heir.into()));
-        }
-        Ok(())
+        decided.map(drop)
     }
 
     /// Tells what has come of something, when this service is done with what it does now.
@@ -363,10 +370,28 @@ fn not_handed_over(hosted: &Hosted, why: &str) -> Fault {
     Fault::Conflict(format!("{name} is not handed over, and {host} goes on leading it: {why}"))
 }
 
-/// The store has not said what is wrong.
-fn slow() -> holdall_log::Error {
-    let error = io::Error::other("it does not answer in time");
-    holdall_log::Error::Failed { place: "the log".into(), error: Arc::new(error) }
+/// Waits until a host that was called is ready; why it cannot be waited for, if it cannot.
+async fn is_ready(watch: &mut Watch, heir: &str) -> Option<String> {
+    loop {
+        let progress = watch.progress();
+        if progress.heir.as_deref() == Some(heir) {
+            return None;
+        }
+        // Other trouble may pass in time.
+        if progress.has_ended() || matches!(progress.trouble, Some(Error::Full(_))) {
+            return progress.trouble.map(|trouble| trouble.to_string());
+        }
+        if let Err(closed) = watch.changed().await {
+            return Some(closed.to_string());
+        }
+    }
+}
+
+/// Why it was waited for in vain.
+fn not_ready(watch: &Watch, heir: &str) -> String {
+    let silent =
+        || format!("{heir} does not get ready; look whether it stands by, and runs this version");
+    watch.progress().trouble.map_or_else(silent, |trouble| trouble.to_string())
 }
 
 /// Makes a call over a connection: how it ends.

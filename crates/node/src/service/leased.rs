@@ -5,54 +5,30 @@
 //! out ([`holdall_cell::lease`]).
 
 use holdall_cell::Input;
-use holdall_cell::books::Entry;
+use holdall_cell::lease::Given;
 use holdall_cell::session::{CallNo, ConnNo};
 use holdall_core::CellId;
 use holdall_wire::{Reply, RequestNo};
 
 use super::{Leaving, Service};
 
-/// How it stands with the lease of a grant.
-enum Lease {
-    /// It needs none.
-    None,
-    /// It may be used until then, by the time since the boot of the machine.
-    Until(u64),
-    /// A guard has not confirmed it since this agent was started.
-    Unknown,
-    /// It is about to end.
-    Over(CellId),
-}
-
 impl Service {
-    fn lease(&self, request: RequestNo) -> Lease {
-        let Some(cells) = &self.cells else { return Lease::None };
-        let is_reserved = self.books().get(request).is_none_or(Entry::is_reserved);
-        if is_reserved || self.books().ties().id(request).is_none() {
-            return Lease::None;
-        }
-        let (now, mut least) = (self.boottime(), None);
-        for guard in self.engine().leased_by(request) {
-            let Some(deadline) = cells.leases.deadline(guard) else { return Lease::Unknown };
-            if deadline <= now.saturating_add(cells.terms.stopping) {
-                return Lease::Over(guard);
-            }
-            least = Some(least.map_or(deadline, |least: u64| least.min(deadline)));
-        }
-        least.map_or(Lease::None, Lease::Until)
+    fn lease(&self, request: RequestNo) -> Given {
+        let Some(cells) = &self.cells else { return Given::Own };
+        self.cell().given(&cells.leases, request, self.boottime())
     }
 
     /// Whether what a command needs may be made for it now; if not, it will be when it may.
     pub(super) fn may_prepare(&mut self, request: RequestNo) -> bool {
         match self.lease(request) {
-            Lease::None | Lease::Until(_) => true,
-            Lease::Unknown => {
+            Given::Own | Given::Until(_) => true,
+            Given::Unknown => {
                 if let Some(cells) = &mut self.cells {
                     cells.unprepared.push(request);
                 }
                 false
             }
-            Lease::Over(cell) => {
+            Given::Over(cell) => {
                 self.input(Input::LeaseOver(cell));
                 false
             }
@@ -63,16 +39,16 @@ impl Service {
     pub(super) fn tellable(&mut self, conn: ConnNo, call: CallNo, reply: Reply) -> Option<Reply> {
         let Reply::Granted { request, .. } = reply else { return Some(reply) };
         match self.lease(request) {
-            Lease::None => Some(reply),
-            Lease::Until(at) => {
+            Given::Own => Some(reply),
+            Given::Until(at) => {
                 self.tell_until(conn, call, request, at);
                 Some(reply)
             }
-            Lease::Unknown => {
+            Given::Unknown => {
                 self.tell_later(conn, call, reply);
                 None
             }
-            Lease::Over(cell) => {
+            Given::Over(cell) => {
                 self.input(Input::LeaseOver(cell));
                 None
             }
@@ -82,7 +58,7 @@ impl Service {
     /// Whether a grant is told only together with the time until which it may be used.
     pub(super) fn is_leased(&self, reply: &Reply) -> bool {
         match reply {
-            Reply::Granted { request, .. } => !matches!(self.lease(*request), Lease::None),
+            Reply::Granted { request, .. } => !matches!(self.lease(*request), Given::Own),
             _ => false,
         }
     }
@@ -133,7 +109,7 @@ impl Service {
             let Some(entry) = self.books().get(request) else { continue };
             let Some((session, call)) = entry.session.filter(|_| entry.ready) else { continue };
             let Some(conn) = self.books().sessions().connection(session) else { continue };
-            if let Lease::Until(at) = self.lease(request)
+            if let Given::Until(at) = self.lease(request)
                 && self.cells.as_ref().is_some_and(|cells| cells.told.get(&request) != Some(&at))
             {
                 self.tell_until(conn, call, request, at);

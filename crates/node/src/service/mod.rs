@@ -7,7 +7,7 @@
 //! | module | what |
 //! |---|---|
 //! | `host` | the cell and its log |
-//! | `start` | how they come back |
+//! | `start`, `replaying` | how they come back |
 //! | `connection`, `outbox`, `round` | frames in, frames out |
 //! | `handed` | connections that outlast the program |
 //! | `sessions` | which session a connection speaks for, and how its calls are numbered |
@@ -46,6 +46,7 @@ mod questions;
 mod quota;
 mod readers;
 mod remote;
+mod replaying;
 mod rights;
 mod round;
 mod sessions;
@@ -89,6 +90,7 @@ use self::memory::Awaited;
 use self::names::Names;
 use self::outbox::Outbox;
 use self::quota::Quota;
+pub(crate) use self::replaying::Replaying;
 use self::round::Round;
 pub(crate) use self::round::{end_rounds, let_leave};
 use self::sessions::{Calls, Session, Watched};

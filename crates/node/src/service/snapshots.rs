@@ -18,8 +18,6 @@ const SEGMENTS: usize = 16;
 const SMALL: usize = 2048;
 /// One in so many is made from the log in any case.
 const REPLAYED: u64 = 8;
-/// How many records another host may find in the log when it is handed over: that takes some 10 ms.
-const FOR_HEIR: u64 = 1000;
 /// The priority of whoever makes them.
 const NICE: i32 = 10;
 
@@ -58,29 +56,11 @@ impl Service {
         Ok(())
     }
 
-    /// Makes one if there would be much to read for another host that is about to go on; what is in it, the history of that host
-    /// does not get to know. Tells when it is there, or not.
-    pub(super) fn snapshot_for_heir(&mut self) -> Option<oneshot::Receiver<Result<(), String>>> {
-        if self.host.since_snapshot() <= FOR_HEIR {
-            return None;
-        }
-        self.hurry_history();
-        let written = self.written_down();
-        Some(self.begin_snapshot(written))
-    }
-
     /// Makes one now; whoever waits is told when it is there, or why it is not.
     pub(super) fn snapshot_now(&mut self) -> oneshot::Receiver<Result<(), String>> {
         self.hurry_history();
-        self.begin_snapshot(None)
-    }
-
-    fn begin_snapshot(
-        &mut self,
-        written: Option<Vec<u8>>,
-    ) -> oneshot::Receiver<Result<(), String>> {
         match self.host.begin_snapshot() {
-            Ok(job) => make(job, written),
+            Ok(job) => make(job, None),
             Err(why) => {
                 let (tell, told) = oneshot::channel();
                 drop(tell.send(Err(why.to_string())));

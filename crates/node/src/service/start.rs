@@ -10,10 +10,9 @@ use std::time::{Duration, Instant};
 use holdall_cell::books::Ties;
 use holdall_cell::engine::Member;
 use holdall_cell::greeting::Presence;
-use holdall_cell::replay::{LOGIC, Replay, Replayed};
+use holdall_cell::replay::Replayed;
 use holdall_cell::session::SessionId;
 use holdall_cell::{Cluster, Declared, Input, Limits, Start, events};
-use holdall_history::Mark;
 use holdall_holders::boot;
 use holdall_log::{Index, Log, Lost, Memory, Opened};
 use holdall_wire::{Change, Name};
@@ -27,21 +26,20 @@ use super::host::Host;
 use super::memory::{Awaited, await_forgotten};
 use super::names::{self, Names};
 use super::quota::Quota;
+use super::replaying::of_log;
 use super::round::Round;
 use super::{Service, Shared, dump, files_for_clients};
-use crate::audit;
 use crate::clock::{Clock, clamp};
 use crate::cluster::Known;
 use crate::cluster::behind::{Behind, FOREVER};
 use crate::cluster::identity::Loss;
 use crate::config::Config;
-use crate::containment::Containment;
 use crate::data::Data;
-use crate::history::{Before, History, Kept};
+use crate::history::{Before, History};
 use crate::hosted::Hosted;
 use crate::hosted::children::Children;
+use crate::hosted::prepared::Begun;
 use crate::import::{self, HOLDERS, STATE};
-use crate::rights::Table;
 
 /// How long what follows from a start may take to be written.
 const FIRST_ROUND: Duration = Duration::from_secs(20);
@@ -54,7 +52,7 @@ impl Service {
     /// If the log cannot be understood.
     pub(crate) async fn new(
         data: Data,
-        (log, opened): (Box<dyn Log>, Opened),
+        (log, opened, begun): (Box<dyn Log>, Opened, Option<Begun>),
         config: Config,
         socket: &Path,
         kept: Vec<SessionId>,
@@ -64,9 +62,16 @@ impl Service {
         tell(&opened);
         let children = Children::new(data.dir().path(), config.cluster.lease_seconds);
         let clock = Clock::new();
-        let noted = Kept::open(data.dir().path(), &config.history, clock.wall());
-        let mark = noted.as_ref().and_then(Kept::mark);
-        let (Replayed { cell, from_facts, diverged }, before) = replay_since(&opened, mark)?;
+        let begun = match begun {
+            Some(begun) => begun,
+            None => {
+                let (dir, snapshot) = (data.dir(), opened.snapshot.as_ref());
+                Begun::new(dir, &config, opened.identity, snapshot, &clock)?
+            }
+        };
+        let Begun { kept: noted, mut replaying, audit, rights, containment } = begun;
+        replaying.take(&opened.records)?;
+        let (Replayed { cell, from_facts, diverged }, before) = replaying.finish()?;
         if let Some(diverged) = &diverged {
             error!(
                 "the log does not lead to what it led to before; going on from what came of it: {diverged}"
@@ -77,7 +82,7 @@ impl Service {
         let history = noted.map(|noted| {
             let standing = events::standing(cell.books());
             let before = Before { standing, now: clock.wall(), ..before };
-            History::start(data.dir().path(), noted, of_log(&opened), before)
+            History::start(data.dir().path(), noted, of_log(opened.identity), before)
         });
         let known = of_this_cell(known, cell.books().ties(), &opened)?;
         let known = known.as_ref();
@@ -93,9 +98,6 @@ impl Service {
         let behind = behind.map(|behind| behind.told(data.dir().path()));
         behind.iter().for_each(|why| error!("{why}"));
         let host = Host::new(cell, log, &opened, config.snapshots());
-        let rights = Table::new(&config.rights)?;
-        let audit = audit::open(data.dir().clone(), config.audit_bytes, config.audit_files)?;
-        let containment = Containment::find(config.cgroups, data.dir());
         let limits = config.limits;
         let history = history.transpose()?;
         let cells = known.map(|known| cells_of(known, &opened, &clock)).transpose()?;
@@ -418,42 +420,6 @@ fn tell(opened: &Opened) {
         }
         Memory::Lost(how) => warn!(epoch = opened.epoch, ?how, "memory may have been lost"),
     }
-}
-
-/// What a log leads to, and what of it a history does not tell that goes as far as a mark.
-///
-/// # Errors
-/// If the log cannot be understood.
-fn replay_since(opened: &Opened, mark: Option<&Mark>) -> anyhow::Result<(Replayed, Before)> {
-    let snapshot = opened.snapshot.as_ref().map(|snapshot| (snapshot.logic, &*snapshot.payload));
-    let begin = opened.snapshot.as_ref().map_or(0, |snapshot| snapshot.upto.0);
-    let upto = opened.records.last().map_or(begin, |record| record.index.0);
-    let is_other = mark.is_some_and(|mark| mark.of != of_log(opened));
-    let told = mark.filter(|_| !is_other).map(|mark| mark.upto);
-    let mut replay = Replay::new(LOGIC, snapshot)?;
-    let mut before = Before { upto, ..Before::default() };
-    for record in &opened.records {
-        let out = replay.take(record.logic, &record.payload)?;
-        if record.index.0 > told.unwrap_or(0) {
-            before.events.extend(out.into_iter().flat_map(|out| out.events));
-        }
-    }
-    let replayed = replay.finish()?;
-    before.gap = match told {
-        _ if is_other => Some(0),
-        // The log was shortened.
-        Some(told) if told > upto => Some(0),
-        // Facts alone do not say what to tell.
-        Some(told) if replayed.from_facts && told < upto => Some(upto - told),
-        Some(told) if told < begin => Some(begin - told),
-        _ => None,
-    };
-    Ok((replayed, before))
-}
-
-/// What tells a log from others, in a history.
-fn of_log(opened: &Opened) -> String {
-    format!("{:016x}", opened.identity.0 as u64)
 }
 
 /// Ends rounds until something is so, and says whether it is.

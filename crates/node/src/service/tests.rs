@@ -80,8 +80,9 @@ fn with_service<F: Future>(
                 }
                 opened => opened.expect("a log"),
             };
-            let kept = kept.to_vec();
-            let begun = Service::new(data, log, config.clone(), &socket, kept, known, None);
+            let (kept, (log, opened)) = (kept.to_vec(), log);
+            let begun =
+                Service::new(data, (log, opened, None), config.clone(), &socket, kept, known, None);
             break begun.await.expect("an agent");
         };
         tokio::task::spawn_local(end_rounds(Rc::downgrade(&service)));

@@ -1,15 +1,20 @@
-//! Handing over to another host: where there is no room, where it is not known, and once more at once.
+//! Handing over to another host: to one that is ready, or is no more; where there is no room, where it is not known, and once more at once.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::super::heir::Ahead;
 use super::super::kv::Kv;
 use super::super::lead::Place;
 use super::super::log::{Core, open};
+use super::super::writer::Heir;
 use super::store::{Faults, SimulatedStore};
 use super::tests::{append, led, well};
 use super::world::World;
-use crate::Error;
+use crate::{Error, Index, Memory, Opened, Record};
 
 /// Waits until it goes on.
 async fn withdrawn(core: &Core<SimulatedStore>) {
@@ -44,7 +49,7 @@ async fn who_cannot_hand_over_for_want_of_room_goes_on() {
     world.store.set_full(true);
     let owed = append(&mut feed, b"what is owed");
     let core = Arc::clone(&feed.core);
-    core.seal(Some("h1".into()));
+    core.seal(Heir::Named("h1".into()));
     withdrawn(&core).await;
     let progress = core.progress();
     assert!(!progress.has_ended() && matches!(progress.trouble, Some(Error::Full(_))));
@@ -56,7 +61,7 @@ async fn who_cannot_hand_over_for_want_of_room_goes_on() {
     core.watch().reached(owed).await.expect("it passes");
     let later = append(&mut feed, b"later");
     core.watch().reached(later).await.expect("it goes on");
-    core.seal(Some("h1".into()));
+    core.seal(Heir::Named("h1".into()));
     while !core.progress().has_ended() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -74,7 +79,7 @@ async fn who_does_not_come_to_hand_over_for_want_of_room_goes_on() {
         append(&mut feed, &vec![7; 600_000]);
     }
     let core = Arc::clone(&feed.core);
-    core.seal(Some("h1".into()));
+    core.seal(Heir::Named("h1".into()));
     withdrawn(&core).await;
     let until = core.progress().leads_until.expect("for a time");
     assert!(until > core.place.kv.now(), "it has led all the time");
@@ -89,7 +94,7 @@ async fn who_hands_over_with_the_last_of_the_room_has() {
     let core = Arc::clone(&led(&world).await.core);
     world.store.set_faults(Faults { last: 1000, ..Faults::default() });
     world.store.set_full(true);
-    core.seal(Some("h1".into()));
+    core.seal(Heir::Named("h1".into()));
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert!(matches!(core.progress().trouble, Some(Error::Closed(_))), "{:?}", core.progress());
 }
@@ -100,7 +105,7 @@ async fn who_may_have_handed_over_does_not_go_on() {
     let world = well();
     let core = Arc::clone(&led(&world).await.core);
     world.store.set_faults(Faults { late: 1000, ..Faults::default() });
-    core.seal(Some("h1".into()));
+    core.seal(Heir::Named("h1".into()));
     tokio::time::sleep(Duration::from_millis(100)).await;
     world.store.set_faults(Faults::default());
     world.store.set_full(true);
@@ -117,7 +122,7 @@ async fn who_may_have_handed_over_after_something_else_does_not_go_on() {
     append(&mut feed, b"carried out");
     tokio::time::sleep(Duration::from_millis(50)).await;
     world.store.set_faults(Faults { late: 1000, ..Faults::default() });
-    core.seal(Some("h1".into()));
+    core.seal(Heir::Named("h1".into()));
     tokio::time::sleep(Duration::from_millis(50)).await;
     world.store.set_faults(Faults::default());
     world.store.set_full(true);
@@ -131,7 +136,7 @@ async fn who_is_passed_over_leads_when_its_turn_comes() {
     let stand = |host: &'static str| {
         let (kv, options) = (Arc::new(world.store.client()), world.options(host));
         tokio::spawn(async move {
-            let (core, _) = open(kv, options, host.into()).await.expect("elected");
+            let (core, _) = open(kv, options, host.into(), None).await.expect("elected");
             let running = Arc::clone(&core);
             tokio::spawn(async move { running.run().await });
             core
@@ -141,8 +146,122 @@ async fn who_is_passed_over_leads_when_its_turn_comes() {
     let (second, third) = (stand("h2"), stand("h3"));
     tokio::time::sleep(Duration::from_millis(100)).await;
     let begun = tokio::time::Instant::now();
-    first.seal(Some("h2".into()));
-    second.await.expect("it leads").seal(Some("h3".into()));
+    first.seal(Heir::Named("h2".into()));
+    second.await.expect("it leads").seal(Heir::Named("h3".into()));
     third.await.expect("it leads");
     assert!(begun.elapsed() < world.options("h3").lease / 4, "{:?}", begun.elapsed());
+}
+
+/// A host that stands by, and what it reads before it leads.
+fn stands_by(
+    world: &World,
+    host: &'static str,
+) -> (JoinHandle<Opened>, mpsc::UnboundedReceiver<Ahead>) {
+    let (kv, options) = (Arc::new(world.store.client()), world.options(host));
+    let (tell, ahead) = mpsc::unbounded_channel();
+    let opening = tokio::spawn(async move {
+        let (core, opened) = open(kv, options, host.into(), Some(&tell)).await.expect("elected");
+        tokio::spawn(async move { core.run().await });
+        opened
+    });
+    (opening, ahead)
+}
+
+/// Calls a host, and waits until it is ready.
+async fn called(core: &Core<SimulatedStore>, host: &str) -> Heir {
+    core.call(Some(host.into()));
+    let ready = async {
+        loop {
+            if let Ok(heir) = core.heir(host) {
+                return heir;
+            }
+            core.watch().changed().await.expect("it leads");
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(4), ready).await.expect("it gets ready")
+}
+
+fn numbers(records: &[Record]) -> Vec<u64> {
+    records.iter().map(|record| record.index.0).collect()
+}
+
+/// It has read all there is before, and goes on with what comes; the transaction that seals makes it leader.
+#[tokio::test(start_paused = true)]
+async fn who_is_called_and_ready_leads_at_once() {
+    let world = well();
+    let mut feed = led(&world).await;
+    for _ in 0..3 {
+        append(&mut feed, b"before");
+    }
+    feed.core.watch().reached(Index(3)).await.expect("it may leave");
+    let (opening, mut ahead) = stands_by(&world, "h2");
+    let core = Arc::clone(&feed.core);
+    core.call(Some("h2".into()));
+    let Some(Ahead::Begun { records, ready, .. }) = ahead.recv().await else { panic!("nothing") };
+    assert_eq!(numbers(&records), [1, 2, 3]);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(core.heir("h2").is_err(), "it has not said that it is ready");
+    ready.send(()).expect("it waits for that");
+    let heir = called(&core, "h2").await;
+    append(&mut feed, b"meanwhile");
+    let Some(Ahead::More(records)) = ahead.recv().await else { panic!("nothing") };
+    assert_eq!(numbers(&records), [4]);
+    append(&mut feed, b"the last");
+    let (begun, before) = (tokio::time::Instant::now(), world.store.counted());
+    core.seal(heir);
+    let opened = opening.await.expect("it leads");
+    assert!(begun.elapsed() < Duration::from_millis(50), "{:?}", begun.elapsed());
+    assert_eq!(numbers(&opened.records), [1, 2, 3, 4, 5], "{before:?}");
+    assert_eq!((opened.epoch, opened.memory), (core.progress().epoch + 1, Memory::Kept));
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(core.progress().may_leave, Index(5), "what was written with it may be told");
+    assert!(matches!(core.progress().trouble, Some(Error::Closed(_))));
+}
+
+/// The host that was called has gone just before: nothing is carried out, and whoever leads goes on, at once.
+#[tokio::test(start_paused = true)]
+async fn who_is_ready_no_more_is_not_made_leader() {
+    let world = well();
+    let mut feed = led(&world).await;
+    append(&mut feed, b"before");
+    let (opening, mut ahead) = stands_by(&world, "h2");
+    let core = Arc::clone(&feed.core);
+    core.call(Some("h2".into()));
+    let Some(Ahead::Begun { ready, .. }) = ahead.recv().await else { panic!("nothing") };
+    ready.send(()).expect("it waits for that");
+    let heir = called(&core, "h2").await;
+    opening.abort();
+    world.store.end_lease_of(b"holdall/cell/meta/leader/ready");
+    let last = append(&mut feed, b"the last");
+    core.seal(heir);
+    withdrawn(&core).await;
+    core.watch().reached(last).await.expect("it goes on");
+    let progress = core.progress();
+    assert!(progress.leads_until.expect("for a time") > core.place.kv.now(), "{progress:?}");
+    core.watch().changed().await.expect("it hears of it");
+    assert!(matches!(core.heir("h2"), Err(Error::NotReady { .. })));
+}
+
+/// Whoever goes on from what is read may not be able to.
+#[tokio::test(start_paused = true)]
+async fn who_cannot_get_ready_is_not_and_stands_by() {
+    let world = well();
+    let mut feed = led(&world).await;
+    append(&mut feed, b"before");
+    let (opening, mut ahead) = stands_by(&world, "h2");
+    let core = Arc::clone(&feed.core);
+    core.call(Some("h2".into()));
+    let Some(Ahead::Begun { ready, .. }) = ahead.recv().await else { panic!("nothing") };
+    drop(ready);
+    assert!(matches!(ahead.recv().await, Some(Ahead::Over)));
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert!(core.heir("h2").is_err() && !opening.is_finished());
+    // Called off, and once more.
+    core.call(None);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    core.call(Some("h2".into()));
+    let Some(Ahead::Begun { ready, .. }) = ahead.recv().await else { panic!("nothing") };
+    ready.send(()).expect("it waits for that");
+    core.seal(called(&core, "h2").await);
+    assert_eq!(numbers(&opening.await.expect("it leads").records), [1]);
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use holdall_etcd::messages::{
-    Compare, Header, KeyValue, LeaseGranted, Operation, Operations, Outcome, Range, Ranged,
+    Compare, Event, Header, KeyValue, LeaseGranted, Operation, Operations, Outcome, Range, Ranged,
     Transacted, Transaction,
 };
 use holdall_etcd::{Failure, Kind};
@@ -16,7 +16,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use tokio::time::{Instant, sleep};
 
-use super::super::kv::Kv;
+use super::super::kv::{Events, Kv};
 
 /// How long a client waits for an answer.
 const TIMEOUT: Duration = Duration::from_millis(700);
@@ -306,6 +306,21 @@ impl Stored {
         self.keys.get(key)?.last()?.1.as_ref()
     }
 
+    /// What has happened to keys from a revision on, in order.
+    fn since(&self, (first, end): &(Vec<u8>, Vec<u8>), revision: i64) -> Vec<Event> {
+        let watched = self.keys.iter().filter(|(key, _)| covers(first, end, key));
+        let events = watched.flat_map(|(key, all)| all.iter().map(move |it| (key, it)));
+        let events = events.filter(|(_, (at, _))| *at >= revision);
+        let event = |(key, (at, found)): (&Vec<u8>, &(i64, Option<KeyValue>))| {
+            let gone = KeyValue { key: key.clone(), modified: *at, ..KeyValue::default() };
+            let kind = i32::from(found.is_none());
+            (*at, Event { kind, found: Some(found.clone().unwrap_or(gone)) })
+        };
+        let mut events: Vec<_> = events.map(event).collect();
+        events.sort_by_key(|(at, _)| *at);
+        events.into_iter().map(|(_, event)| event).collect()
+    }
+
     fn header(&self) -> Option<Header> {
         let Self { cluster, revision, term, .. } = *self;
         Some(Header { cluster, revision, term, ..Header::default() })
@@ -429,7 +444,39 @@ fn covers(first: &[u8], end: &[u8], key: &[u8]) -> bool {
     if end.is_empty() { key == first } else { first <= key && key < end }
 }
 
+/// What happens to keys from a revision on.
+pub(super) struct SimulatedEvents {
+    store: SimulatedStore,
+    keys: (Vec<u8>, Vec<u8>),
+    revision: i64,
+}
+
+impl Events for SimulatedEvents {
+    async fn next(&mut self) -> Result<Vec<Event>, Failure> {
+        loop {
+            let delay = self.store.lock().random.random_range(1..20);
+            sleep(Duration::from_millis(delay)).await;
+            self.store.wait_while_still().await;
+            let mut stored = self.store.lock();
+            if self.revision <= stored.compacted {
+                return Err(Failure { kind: Kind::Compacted, what: "compacted".into() });
+            }
+            let events = stored.since(&self.keys, self.revision);
+            self.revision = stored.revision + 1;
+            let faults = stored.faults;
+            if stored.random.random_range(0..1000) < faults.lost {
+                return Err(Failure::unknown("the watch has ended"));
+            }
+            if !events.is_empty() {
+                return Ok(events);
+            }
+        }
+    }
+}
+
 impl Kv for SimulatedStore {
+    type Events = SimulatedEvents;
+
     async fn range(&self, range: Range) -> Result<Ranged, Failure> {
         self.call(move |stored| stored.range(&range)).await
     }
@@ -475,18 +522,13 @@ impl Kv for SimulatedStore {
         .await
     }
 
-    async fn changed(&self, key: Vec<u8>, revision: i64) -> Result<(), Failure> {
-        loop {
-            self.wait_while_still().await;
-            {
-                let stored = self.lock();
-                let last = stored.keys.get(&key).and_then(|all| all.last());
-                if last.is_some_and(|(at, _)| *at >= revision) {
-                    return Ok(());
-                }
-            }
-            sleep(Duration::from_millis(50)).await;
-        }
+    async fn watch(
+        &self,
+        keys: (Vec<u8>, Vec<u8>),
+        revision: i64,
+    ) -> Result<Self::Events, Failure> {
+        self.wait_while_still().await;
+        Ok(SimulatedEvents { store: self.clone(), keys, revision })
     }
 
     async fn seek_leader(&self) -> bool {

@@ -47,6 +47,7 @@ fn play(seed: u64, rules: Rules) -> Result<Report, String> {
 fn nothing_is_told_twice_or_lost() {
     let seeds = std::env::var("HOLDALL_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(SEEDS);
     let (mut told, mut elections, mut snapshots, mut withdrawn) = (0, 0, 0, 0);
+    let (mut called, mut handed_over) = (0, 0);
     for seed in 0..seeds {
         match play(seed, Rules::default()) {
             Ok(report) => {
@@ -54,15 +55,18 @@ fn nothing_is_told_twice_or_lost() {
                 elections += report.elections;
                 snapshots += report.snapshots;
                 withdrawn += report.withdrawn;
+                called += report.called;
+                handed_over += report.handed_over;
             }
             Err(wrong) => panic!("seed {seed}: {wrong}"),
         }
     }
     println!(
-        "{seeds} seeds: {told} records told, {elections} elections, {snapshots} snapshots, {withdrawn} not handed over"
+        "{seeds} seeds: {told} records told, {elections} elections, {snapshots} snapshots, {withdrawn} not handed over, {called} called, {handed_over} made leader at once"
     );
     let enough = seeds as usize;
     assert!(withdrawn as usize > enough / 20, "{withdrawn}");
+    assert!(handed_over as usize > enough && called > handed_over, "{handed_over} of {called}");
     assert!(told > 10 * enough && elections as usize > 3 * enough && snapshots as usize > enough);
 }
 
@@ -87,12 +91,16 @@ fn every_rule_is_missed() {
     is_missed("deletes_last", Rules { deletes_last: false, ..all });
     is_missed("counts_from_sending", Rules { counts_from_sending: false, ..all });
     is_missed("compares_snapshot", Rules { compares_snapshot: false, ..all });
+    is_missed("knows_last_writing", Rules { knows_last_writing: false, ..all });
+    is_missed("raises_epoch_of_heir", Rules { raises_epoch_of_heir: false, ..all });
+    is_missed("heir_hears_the_end", Rules { heir_hears_the_end: false, ..all });
+    is_missed("resigns_first", Rules { resigns_first: false, ..all });
 }
 
 /// A log that is led, with a task that writes.
 pub(super) async fn led(world: &World) -> Feed<super::store::SimulatedStore> {
     let kv = Arc::new(world.store.client());
-    let (core, _) = open(kv, world.options("h"), "here".into()).await.expect("elected");
+    let (core, _) = open(kv, world.options("h"), "here".into(), None).await.expect("elected");
     let running = Arc::clone(&core);
     tokio::spawn(async move { running.run().await });
     Feed::new(core)
@@ -275,7 +283,7 @@ async fn a_cell_is_removed_when_nobody_leads_it() {
     let mut options = world.options("h");
     (options.create, options.seen) = (false, feed.seen());
     let kv = Arc::new(world.store.client());
-    assert!(open(kv, options, "here".into()).await.is_err(), "no host makes it anew");
+    assert!(open(kv, options, "here".into(), None).await.is_err(), "no host makes it anew");
     place.remove(cell, Some(since)).await.expect("it is removed already");
 }
 
@@ -374,10 +382,10 @@ async fn a_store_from_a_backup_is_refused_until_it_is_adopted() {
     let kv = Arc::new(world.store.client());
     // The old leader's key was in the backup; nobody renews its lease.
     world.store.end_lease_of(b"holdall/cell/meta/leader");
-    let refused = open(Arc::clone(&kv), options.clone(), "here".into()).await;
+    let refused = open(Arc::clone(&kv), options.clone(), "here".into(), None).await;
     assert!(matches!(refused, Err(OpenError::Restored(_))), "{:?}", refused.err());
     options.adopt = true;
-    let (core, opened) = open(kv, options, "here".into()).await.expect("adopted");
+    let (core, opened) = open(kv, options, "here".into(), None).await.expect("adopted");
     assert_eq!((opened.memory, opened.records.len()), (Memory::Lost(Lost::Adopted), 1));
     assert!(opened.life != life && opened.epoch > epoch + 1000);
     drop(core);
@@ -394,7 +402,7 @@ async fn less_than_a_host_has_seen_is_a_backup() {
     options.seen.next += 1;
     world.store.end_lease_of(b"holdall/cell/meta/leader");
     let kv = Arc::new(world.store.client());
-    let refused = open(kv, options, "here".into()).await;
+    let refused = open(kv, options, "here".into(), None).await;
     assert!(matches!(refused, Err(OpenError::Restored(_))), "{:?}", refused.err());
 }
 
@@ -404,11 +412,11 @@ async fn a_cell_is_made_only_if_that_is_said() {
     let mut options = world.options("h");
     options.create = false;
     let kv = Arc::new(world.store.client());
-    let refused = open(Arc::clone(&kv), options.clone(), "here".into()).await;
+    let refused = open(Arc::clone(&kv), options.clone(), "here".into(), None).await;
     assert!(matches!(refused, Err(OpenError::NoCell(_))), "{:?}", refused.err());
     let feed = led(&world).await;
     options.when_led = WhenLed::Refuse;
-    let refused = open(kv, options, "here".into()).await;
+    let refused = open(kv, options, "here".into(), None).await;
     assert!(matches!(refused, Err(OpenError::InUse(_))), "{:?}", refused.err());
     drop(feed);
 }
@@ -427,7 +435,7 @@ async fn only_the_cell_that_is_meant_is_adopted() {
     let refused = async |options: &Options| {
         let place = Place::new(Arc::clone(&kv), options.clone(), "here".into());
         let before = place.meta().await.expect("it is read");
-        let error = open(Arc::clone(&kv), options.clone(), "here".into()).await.err();
+        let error = open(Arc::clone(&kv), options.clone(), "here".into(), None).await.err();
         let after = place.meta().await.expect("it is read");
         assert_eq!((before.cell, before.epoch), (after.cell, after.epoch), "something was written");
         assert!(after.leader.is_none());
@@ -484,11 +492,11 @@ async fn a_copy_is_put_where_nothing_is_and_adopted() {
         world.store.set_faults(Faults::default());
         if put.is_ok() {
             assert!(place.put_copy(&copy).await.is_err(), "something is there");
-            let refused = open(Arc::clone(&kv), options.clone(), "here".into()).await;
+            let refused = open(Arc::clone(&kv), options.clone(), "here".into(), None).await;
             assert!(matches!(refused, Err(OpenError::Restored(_))), "{:?}", refused.err());
         }
         options.adopt = true;
-        let opened = match open(kv, options, "here".into()).await {
+        let opened = match open(kv, options, "here".into(), None).await {
             // Half a copy is no cell.
             Err(OpenError::NoCell(_)) if put.is_err() => continue,
             opened => opened.expect("adopted").1,

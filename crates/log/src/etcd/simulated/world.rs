@@ -12,6 +12,7 @@ use tokio::time::{sleep, timeout};
 use super::super::lead::Elected;
 use super::super::log::{Core, Feed, open};
 use super::super::options::{Options, Rules};
+use super::super::writer::Heir;
 use super::store::{Faults, SimulatedStore};
 use crate::{Class, Entry, Index, Life, Memory, OpenError, Opened, Progress, Watch};
 
@@ -29,6 +30,8 @@ struct Heard {
     elections: u32,
     snapshots: u32,
     withdrawn: u32,
+    called: u32,
+    handed_over: u32,
 }
 
 /// Who has led: since when, and with which epoch at first.
@@ -70,6 +73,9 @@ pub(super) struct Report {
     pub(super) snapshots: u32,
     /// How many went on since there was no room to hand over.
     pub(super) withdrawn: u32,
+    /// How often one was called to lead next, and made leader when it was ready.
+    pub(super) called: u32,
+    pub(super) handed_over: u32,
 }
 
 fn numbers(payload: &[u8]) -> Vec<u64> {
@@ -174,7 +180,14 @@ impl World {
                 kv.stand_still(Duration::from_millis(random.random_range(0..4000)));
             }
             let options = self.options(&name);
-            match open(Arc::new(kv.clone()), options, name.clone()).await {
+            let opening = open(Arc::new(kv.clone()), options, name.clone(), None);
+            // Some are killed while they stand by, or get ready.
+            let killed = Duration::from_millis(match random.random_range(0..4) {
+                0 => random.random_range(0..6000),
+                _ => 60_000,
+            });
+            let Ok(opened) = timeout(killed, opening).await else { continue };
+            match opened {
                 Ok((core, opened)) => {
                     let state = self.opened(&name, &core, &opened);
                     let host = Host { world: self.clone(), name: name.clone(), kv, state };
@@ -214,6 +227,8 @@ impl World {
                 elections: heard.elections,
                 snapshots: heard.snapshots,
                 withdrawn: heard.withdrawn,
+                called: heard.called,
+                handed_over: heard.handed_over,
             }),
         }
     }
@@ -221,7 +236,8 @@ impl World {
     /// With nothing wrong any more, a host leads, and its records are committed.
     async fn finish(&self) -> Result<(), String> {
         let kv = Arc::new(self.store.client());
-        let opened = timeout(Duration::from_secs(60), open(kv, self.options("z"), "z".into()));
+        let opened =
+            timeout(Duration::from_secs(60), open(kv, self.options("z"), "z".into(), None));
         let opened = opened.await.map_err(|_| "nobody is elected any more".to_owned())?;
         let (core, opened) = opened.map_err(|error| error.to_string())?;
         let mut state = self.opened("z", &core, &opened);
@@ -290,13 +306,18 @@ impl Host {
                 4 => self.kv.stand_still(Duration::from_millis(random.random_range(0..6000))),
                 5 => drop(feed.raise_epoch(feed.core.progress().epoch + 2)),
                 6 => {
-                    core.seal((random.random_range(0..2) == 0).then(|| "h1".into()));
-                    let sealed = self.wait_for_end(&feed, random);
-                    let _ = timeout(Duration::from_secs(20), sealed).await;
-                    if core.is_ending() {
+                    core.seal(match random.random_range(0..2) {
+                        0 => Heir::Named("h1".into()),
+                        _ => Heir::Anybody,
+                    });
+                    if self.has_ended(&feed, random).await {
                         break;
                     }
-                    self.world.heard().withdrawn += 1;
+                }
+                7..9 => {
+                    if self.hand_over(&mut feed, random).await {
+                        break;
+                    }
                 }
                 _ => {}
             }
@@ -330,6 +351,43 @@ impl Host {
             sleep(Duration::from_millis(random.random_range(1..longest))).await;
         }
         self.hear(feed);
+    }
+
+    /// Whether it has come to its end; if not, it goes on.
+    async fn has_ended(&self, feed: &Feed<SimulatedStore>, random: &mut Pcg64Mcg) -> bool {
+        let sealed = self.wait_for_end(feed, random);
+        let _ = timeout(Duration::from_secs(20), sealed).await;
+        let has_ended = feed.core.is_ending() || feed.core.progress().has_ended();
+        self.world.heard().withdrawn += u32::from(!has_ended);
+        has_ended
+    }
+
+    /// Calls another host, goes on meanwhile, and hands over when that is ready, or calls it off; whether this one has ended.
+    async fn hand_over(&mut self, feed: &mut Feed<SimulatedStore>, random: &mut Pcg64Mcg) -> bool {
+        let heir = format!("h{}", random.random_range(0..3));
+        feed.core.call(Some(heir.clone()));
+        self.world.heard().called += 1;
+        for _ in 0..random.random_range(1..30) {
+            self.append(feed, random);
+            self.wait(feed, random).await;
+            if feed.core.progress().heir.as_ref() == Some(&heir) {
+                break;
+            }
+        }
+        self.append(feed, random);
+        let Ok(ready) = feed.core.heir(&heir) else {
+            feed.core.call(None);
+            return false;
+        };
+        if random.random_range(0..4) == 0 {
+            // What was said may be too long ago.
+            sleep(Duration::from_millis(random.random_range(0..4000))).await;
+        }
+        feed.core.seal(ready);
+        let has_ended = self.has_ended(feed, random).await;
+        self.world.heard().handed_over += u32::from(has_ended);
+        feed.core.call(None);
+        has_ended
     }
 
     async fn wait_for_end(&self, feed: &Feed<SimulatedStore>, random: &mut Pcg64Mcg) {

@@ -194,3 +194,34 @@ fn what_broke_without_a_call_is_built_again_from_the_facts() {
         assert!(!data.join("broken.json").exists() && data.join("broken-2.json").exists());
     });
 }
+
+/// Without room, or when the other host is not ready any more: everybody is listened to again, and what is asked for is granted.
+#[test]
+fn a_host_that_cannot_hand_over_goes_on() {
+    let (_dir, dir) = directory();
+    with_agent(&dir, &config(), |service| async move {
+        let trouble = service.borrow_mut().host.trouble_log();
+        trouble.fill(true);
+        service.borrow_mut().end = Some(End::HandedOver("lab2".into()));
+        assert_eq!(service.borrow_mut().end_by_handing_over("lab2".into()), None);
+        assert_eq!(service.borrow().ends(), None, "it does not end");
+        assert!(service.borrow().listens);
+        trouble.fill(false);
+        let mut client = Client::connect(&service, frame::VERSION).await;
+        let told = client.ask("x", Lasting::Connection).await;
+        assert!(matches!(told, Reply::Granted { .. }), "{told:?}");
+    });
+}
+
+/// What breaks while it is handed over stays broken, whatever becomes of that.
+#[test]
+fn a_host_that_breaks_while_it_cannot_hand_over_is_broken() {
+    let (_dir, dir) = directory();
+    with_agent(&dir, &config(), |service| async move {
+        service.borrow_mut().host.trouble_log().fill(true);
+        service.borrow_mut().end = Some(End::HandedOver("lab2".into()));
+        service.borrow_mut().give_up("an invariant".into());
+        assert_eq!(service.borrow_mut().end_by_handing_over("lab2".into()), None);
+        assert_eq!(service.borrow().ends(), Some(End::Broken("an invariant".into())));
+    });
+}

@@ -28,7 +28,7 @@ fn with_member<F: Future>(dir: &Path, story: impl FnOnce(Shared) -> F) -> F::Out
     let known = Known::read(&dir.join("data"), &config).expect("readable").expect("a member");
     let known = &known;
     with_service(&[], dir, &config, Some(known), |service| async move {
-        begin_links(&service, known).await.expect("links");
+        begin_links(&service, known, None).await.expect("links");
         tokio::task::spawn_local(beat(Rc::downgrade(&service)));
         // It is there as long as the story lasts, whether that has to do with it or not.
         story(service.clone()).await
