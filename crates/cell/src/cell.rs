@@ -381,8 +381,8 @@ impl Cell {
         self.take_effects(effects)
     }
 
-    fn take_effects(&mut self, effects: Vec<engine::Effect>) -> Result<(), Defect> {
-        for effect in effects {
+    fn take_effects(&mut self, mut effects: Vec<engine::Effect>) -> Result<(), Defect> {
+        for effect in effects.drain(..) {
             match effect {
                 engine::Effect::Arm(timer, rung) => {
                     self.effect(Effect::Arm(timer, rung, self.now));
@@ -405,6 +405,7 @@ impl Cell {
                 engine::Effect::Unrestored(request) => self.unrestored(request)?,
             }
         }
+        self.engine.reuse(effects);
         Ok(())
     }
 

@@ -11,6 +11,8 @@
 //! | 4 | how long the input is |
 //! | | the input, then the facts, as postcard writes them |
 
+use holdall_wire::append;
+
 use crate::facts::Fact;
 use crate::input::Input;
 use crate::replay::Unreadable;
@@ -20,6 +22,9 @@ pub const PART_MAX: usize = 1 << 20;
 
 /// Before the input: the kind of part, the time, and the length.
 const HEAD: usize = 1 + 8 + 4;
+
+/// How much room is kept for the next record.
+const ROOM: usize = 1 << 16;
 
 const WHOLE: u8 = 0;
 const FIRST: u8 = 1;
@@ -37,6 +42,10 @@ pub struct Recorded {
     pub input: Vec<u8>,
 }
 
+/// Where records are written, one after the other.
+#[derive(Debug, Default)]
+pub struct Room(Vec<u8>);
+
 /// A record that is being written: its input is there, before that is used up.
 pub struct Writing(Vec<u8>);
 
@@ -51,11 +60,21 @@ impl Recorded {
     /// # Errors
     /// If it cannot be written.
     pub fn begin(at: u64, input: &Input) -> Result<Writing, Unreadable> {
-        let mut bytes = Vec::with_capacity(512);
+        Self::begin_in(Room::default(), at, input)
+    }
+
+    /// The same, where another one was written before.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn begin_in(room: Room, at: u64, input: &Input) -> Result<Writing, Unreadable> {
+        let Room(mut bytes) = room;
+        bytes.clear();
+        bytes.shrink_to(ROOM);
         bytes.push(WHOLE);
         bytes.extend(at.to_le_bytes());
         bytes.extend([0; 4]);
-        let mut bytes = postcard::to_extend(input, bytes).map_err(Unreadable::Form)?;
+        append(input, &mut bytes).map_err(Unreadable::Form)?;
         let length = u32::try_from(bytes.len() - HEAD).map_err(|_| Unreadable::TooLong)?;
         bytes[HEAD - 4..HEAD].copy_from_slice(&length.to_le_bytes());
         Ok(Writing(bytes))
@@ -99,7 +118,8 @@ impl Writing {
     /// # Errors
     /// If it cannot be written.
     pub fn end(self, facts: &[Fact]) -> Result<Written, Unreadable> {
-        let bytes = postcard::to_extend(facts, self.0).map_err(Unreadable::Form)?;
+        let Self(mut bytes) = self;
+        append(facts, &mut bytes).map_err(Unreadable::Form)?;
         Ok(Written { bytes })
     }
 }
@@ -110,7 +130,7 @@ impl Written {
     ///
     /// # Errors
     /// The first of `append`. What is appended by then is no record.
-    pub fn append<T, E>(self, mut append: impl FnMut(&[u8]) -> Result<T, E>) -> Result<T, E> {
+    pub fn append<T, E>(&self, mut append: impl FnMut(&[u8]) -> Result<T, E>) -> Result<T, E> {
         if self.bytes.len() <= PART_MAX {
             return append(&self.bytes);
         }
@@ -128,6 +148,11 @@ impl Written {
             }
             kind = MORE;
         }
+    }
+
+    /// Its room, for the next one.
+    pub fn into_room(self) -> Room {
+        Room(self.bytes)
     }
 }
 

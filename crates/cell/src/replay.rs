@@ -12,7 +12,7 @@ use crate::cell::{Cell, Defect, Settings};
 use crate::facts::Fact;
 use crate::input::{Input, Out, Start};
 use crate::record::Raw;
-pub use crate::record::{PART_MAX, Parts, Recorded, Writing, Written};
+pub use crate::record::{PART_MAX, Parts, Recorded, Room, Writing, Written};
 
 /// The number of this code: one more with every change after which old inputs lead to other facts, or are
 /// not understood.

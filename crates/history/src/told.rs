@@ -24,7 +24,7 @@ enum Kind<'a> {
 #[derive(Debug)]
 enum Often<'a> {
     Asked(RequestNo, &'a Who, &'a [Need], bool, Option<RequestNo>),
-    Granted(RequestNo, &'a Who, &'a [Taken], Option<u64>, Option<u64>),
+    Granted(RequestNo, &'a Who, ByName<'a>, Option<u64>, Option<u64>),
     Ended(RequestNo, &'a Who, How),
 }
 
@@ -42,7 +42,10 @@ impl<'a> Told<'a> {
                 let part_of = ask.part.map(|part| part.of);
                 Often::Asked(*request, who, &ask.needs, ask.now, part_of)
             }
-            Happened::Granted { request, who, taken, until, limit, .. } if is_plain(taken) => {
+            Happened::Granted { request, who, taken, until, limit, .. } => {
+                let Some(taken) = by_name(taken) else {
+                    return Line::of_event(at, happened).map(Self::from);
+                };
                 Often::Granted(*request, who, taken, *until, *limit)
             }
             Happened::Ended { request, who, how, .. } => Often::Ended(*request, who, ended(*how)),
@@ -80,10 +83,28 @@ impl<'a> Told<'a> {
     }
 }
 
-/// Whether each pool is there once, in the order of their names, and all units are told: as they are in a line.
-fn is_plain(taken: &[Taken]) -> bool {
-    taken.is_sorted_by(|one, next| one.name < next.name)
-        && taken.iter().all(|one| one.units.len() <= NAMED)
+/// What is held, by name.
+type ByName<'a> = [Option<&'a Taken>; FEW];
+
+/// So many pools are put in order without more ado.
+const FEW: usize = 8;
+
+/// Each pool in the order of their names, as they are in a line; none if there are many, if one is there twice, or if not all
+/// units are told.
+fn by_name(taken: &[Taken]) -> Option<ByName<'_>> {
+    let mut sorted = [None; FEW];
+    let some = sorted.get_mut(..taken.len())?;
+    for (place, one) in some.iter_mut().zip(taken) {
+        *place = Some(one);
+    }
+    some.sort_unstable_by(|one, next| name(one).cmp(&name(next)));
+    let is_once = some.is_sorted_by(|one, next| name(one) < name(next));
+    let is_plain = is_once && taken.iter().all(|one| one.units.len() <= NAMED);
+    is_plain.then_some(sorted)
+}
+
+fn name<'a>(one: &Option<&'a Taken>) -> Option<&'a str> {
+    one.map(|one| one.name.as_str())
 }
 
 impl Often<'_> {
@@ -111,7 +132,7 @@ impl Often<'_> {
             Self::Granted(request, who, taken, until, limit) => {
                 words.begin(at, "grant", request)?;
                 words.key("got");
-                words.got(taken)?;
+                words.got(taken.iter().flatten())?;
                 if let Some(until) = until {
                     words.field("until", &until)?;
                 }
@@ -175,9 +196,9 @@ impl Words<'_> {
         if self.anonymous { Ok(()) } else { self.field("u", &*who.user) }
     }
 
-    fn got(&mut self, taken: &[Taken]) -> serde_json::Result<()> {
+    fn got<'a>(&mut self, taken: impl Iterator<Item = &'a &'a Taken>) -> serde_json::Result<()> {
         self.text.push(b'{');
-        for (at, Taken { name, units }) in taken.iter().enumerate() {
+        for (at, Taken { name, units }) in taken.enumerate() {
             if at > 0 {
                 self.text.push(b',');
             }
@@ -252,6 +273,10 @@ mod tests {
             for pools in [&[][..], &[("a", 1)], &[("a", 2), ("b", 0)], &[("b", 1), ("a", 1)]] {
                 happened.push(granted(who, taken(pools), [None, None]));
             }
+            let many: Vec<String> = (0..9).rev().map(|n| format!("p{n}")).collect();
+            let many: Vec<_> = many.iter().map(|pool| (pool.as_str(), 1)).collect();
+            happened.push(granted(who, taken(&many[..8]), [None, None]));
+            happened.push(granted(who, taken(&many), [None, None]));
             happened.push(granted(who, taken(&[("a", 1), ("a", 2)]), [Some(1), None]));
             for many in [99, 100, 101, 102] {
                 happened.push(granted(who, taken(&[("a", many)]), [Some(1), Some(2)]));

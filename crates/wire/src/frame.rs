@@ -9,6 +9,8 @@ use std::io;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::append;
+
 /// The version of everything after the greeting.
 pub const VERSION: u32 = 6;
 /// The oldest version that is understood, too. It knows no sessions.
@@ -73,7 +75,7 @@ pub fn version(greeting: &[u8]) -> Result<u32, Bad> {
 pub fn write<T: Serialize>(value: &T, max: usize, out: &mut Vec<u8>) -> Result<(), Bad> {
     let start = out.len();
     out.extend([0; HEAD]);
-    let written = postcard::to_extend(value, End(out)).map(drop);
+    let written = append(value, out);
     let length = out.len() - start - HEAD;
     let written = written.map_err(Bad::from);
     let fits = if length > max { Err(Bad::Long(length)) } else { Ok(()) };
@@ -83,15 +85,6 @@ pub fn write<T: Serialize>(value: &T, max: usize, out: &mut Vec<u8>) -> Result<(
     }
     out[start..start + HEAD].copy_from_slice(&(length as u32).to_le_bytes());
     Ok(())
-}
-
-/// The end of a buffer, where postcard writes.
-struct End<'a>(&'a mut Vec<u8>);
-
-impl Extend<u8> for End<'_> {
-    fn extend<I: IntoIterator<Item = u8>>(&mut self, bytes: I) {
-        self.0.extend(bytes);
-    }
 }
 
 /// Reads the content of a frame.

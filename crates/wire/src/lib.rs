@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod append;
 mod cluster;
 pub mod event;
 pub mod frame;
@@ -15,6 +16,7 @@ mod right;
 mod span;
 mod view;
 
+pub use append::append;
 pub use cluster::{ClusterCall, ClusterView, HostCell, HostedView, JoinTokenView, MemberView};
 pub use message::{
     Answer, Ask, Attach, Body, Call, Change, FIRST_QUERY, Fault, From, Kind, Lasting, Leftovers,

@@ -34,13 +34,13 @@ impl Name {
 
     /// The cell that it names, if it does.
     pub fn cell(&self) -> Option<&str> {
-        self.0.split_once('@').map(|(_, cell)| cell)
+        split(&self.0, b'@').map(|(_, cell)| cell)
     }
 
     /// The name as its own cell knows it.
     #[must_use]
     pub fn here(&self) -> Self {
-        match self.0.split_once('@') {
+        match split(&self.0, b'@') {
             Some((name, _)) => Self(name.into()),
             None => self.clone(),
         }
@@ -70,7 +70,7 @@ impl FromStr for Name {
     type Err = BadNeed;
 
     fn from_str(text: &str) -> Result<Self, BadNeed> {
-        match text.split_once('@') {
+        match split(text, b'@') {
             None => check(text)?,
             Some((name, cell)) => {
                 check(name)?;
@@ -79,6 +79,12 @@ impl FromStr for Name {
         }
         Ok(Self(text.into()))
     }
+}
+
+/// What is before and behind the first of some letter of ASCII. Names are short: a search that is made for long texts takes more.
+fn split(text: &str, letter: u8) -> Option<(&str, &str)> {
+    let at = text.bytes().position(|byte| byte == letter)?;
+    Some((&text[..at], &text[at + 1..]))
 }
 
 /// Whether a text can be the name of something in a cell.
@@ -191,7 +197,7 @@ impl FromStr for Need {
     type Err = BadNeed;
 
     fn from_str(text: &str) -> Result<Self, BadNeed> {
-        let (name, amount) = match text.split_once(':') {
+        let (name, amount) = match split(text, b':') {
             None => (text, Amount::One),
             Some((name, "all")) => (name, Amount::All),
             Some((name, "shared")) => (name, Amount::Shared),

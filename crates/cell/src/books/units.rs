@@ -7,6 +7,7 @@ use holdall_wire::{Amount, Ask, Name, Need, Part, RequestNo, Taken};
 use serde::{Deserialize, Serialize};
 
 use super::{Books, Contradiction, Entry};
+use crate::engine::few::{Few, as_set};
 
 /// Among so few units each is compared with each.
 const FEW: usize = 4;
@@ -19,7 +20,8 @@ pub(super) type UnitName = (Name, Name);
 pub(super) struct Use {
     fence: u64,
     shared: bool,
-    holders: BTreeSet<RequestNo>,
+    #[serde(with = "as_set")]
+    holders: Few<RequestNo>,
     /// Of grants that hold it.
     parts: BTreeMap<RequestNo, PartOf>,
 }
@@ -150,7 +152,7 @@ impl Books {
             None => Ok(None),
             Some(used) if unit.shared && used.shared => Ok(Some(used.fence)),
             Some(used) => {
-                let holder = used.holders.first().copied().unwrap_or(request);
+                let holder = used.holders.keys().next().copied().unwrap_or(request);
                 Err(double(request, holder, unit))
             }
         }
@@ -166,7 +168,7 @@ impl Books {
         let of = part.of;
         let is_closing = self.requests.get(&of).is_none_or(|whole| whole.closing.is_some());
         let used = self.uses.get(&unit.named());
-        let Some(used) = used.filter(|used| !is_closing && used.holders.contains(&of)) else {
+        let Some(used) = used.filter(|used| !is_closing && used.holders.get(&of).is_some()) else {
             let (pool, unit) = unit.key();
             return Err(Contradiction::NotPart { pool, unit, request, of });
         };
@@ -201,7 +203,7 @@ impl Books {
                 Some(Part { of, .. }) => {
                     used.parts.insert(request, PartOf { of, fence, shared });
                 }
-                None => drop(used.holders.insert(request)),
+                None => drop(used.holders.insert(request, ())),
             }
             self.highest = self.highest.max(fence);
         }
@@ -245,7 +247,7 @@ impl Books {
         }
         let used = self.uses.iter();
         let holders = used.clone().flat_map(|((pool, unit), used)| {
-            used.holders.iter().map(move |request| (pool, unit, *request))
+            used.holders.keys().map(move |request| (pool, unit, *request))
         });
         let in_parts = used.flat_map(|((pool, unit), used)| {
             let one = |part: &PartOf| (part.of, (part.fence, part.shared));
@@ -270,7 +272,7 @@ impl Books {
     /// Whether parts have what their grants have, and are counted.
     fn check_parts(&self) -> Result<(), &'static str> {
         let of_holder =
-            |used: &Use| used.parts.values().all(|part| used.holders.contains(&part.of));
+            |used: &Use| used.parts.values().all(|part| used.holders.get(&part.of).is_some());
         let mut parts_of: BTreeMap<RequestNo, u32> = BTreeMap::new();
         for part in self.grants().filter_map(|(_, entry, _)| entry.ask.part) {
             *parts_of.entry(part.of).or_default() += 1;

@@ -167,14 +167,51 @@ impl<K: Copy + Ord, V: Copy> Few<K, V> {
     }
 }
 
-#[cfg(test)]
-impl<K: Copy + Ord, V: Copy> Few<K, V> {
+impl<K, V> Few<K, V> {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.few().iter().map(|(key, value)| (key, value)).chain(self.many().into_iter().flatten())
     }
 
+    #[cfg(test)]
     pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
         self.iter().map(|(_, value)| value)
+    }
+}
+
+impl<K: PartialEq, V: PartialEq> PartialEq for Few<K, V> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl<K: Eq, V: Eq> Eq for Few<K, V> {}
+
+/// The keys alone, written down as any set is.
+pub(crate) mod as_set {
+    use std::collections::BTreeSet;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::Few;
+
+    pub(crate) fn serialize<K, S>(few: &Few<K>, to: S) -> Result<S::Ok, S::Error>
+    where
+        K: Copy + Ord + Serialize,
+        S: Serializer,
+    {
+        few.keys().collect::<BTreeSet<_>>().serialize(to)
+    }
+
+    pub(crate) fn deserialize<'de, K, D>(from: D) -> Result<Few<K>, D::Error>
+    where
+        K: Copy + Ord + Deserialize<'de>,
+        D: Deserializer<'de>,
+    {
+        let mut few = Few::default();
+        for key in BTreeSet::deserialize(from)? {
+            few.insert(key, ());
+        }
+        Ok(few)
     }
 }
 

@@ -21,7 +21,7 @@ mod defect;
 mod elsewhere;
 mod entry;
 mod explain;
-mod few;
+pub(crate) mod few;
 mod foreign;
 mod ledger;
 mod link;
@@ -280,6 +280,14 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
             Input::Timer(timer) => self.on_timer(timer)?,
         }
         Ok(std::mem::take(&mut self.effects))
+    }
+
+    /// Takes back what a step led to, once that is used up, for the room that it has.
+    pub fn reuse(&mut self, mut effects: Vec<Effect>) {
+        if self.effects.is_empty() {
+            effects.clear();
+            self.effects = effects;
+        }
     }
 
     fn on_ask(

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use anyhow::Context;
 use holdall_wire::{Ask, Need, RequestNo, Taken, Who, needs_size};
 use rustc_hash::FxHashMap;
-use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::directory::Directory;
@@ -31,36 +30,6 @@ pub(crate) struct Line {
     taken: Option<Arc<[Taken]>>,
     detail: Option<String>,
     left_out: usize,
-}
-
-/// A line in words.
-#[derive(Serialize)]
-struct Words<'a> {
-    /// When, in milliseconds since 1970.
-    at: u64,
-    /// What happened.
-    what: &'static str,
-    /// To which request; one that was turned away at the door has no number.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    request: Option<RequestNo>,
-    /// Whose it is.
-    who: Option<&'a RawValue>,
-    /// What was asked for.
-    #[serde(skip_serializing_if = "<[Need]>::is_empty")]
-    needs: &'a [Need],
-    /// What is held.
-    #[serde(skip_serializing_if = "<[Taken]>::is_empty")]
-    taken: &'a [Taken],
-    /// More about it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    detail: Option<&'a str>,
-    /// How many needs and units there was no room for.
-    #[serde(skip_serializing_if = "is_zero")]
-    left_out: usize,
-}
-
-fn is_zero(n: &usize) -> bool {
-    *n == 0
 }
 
 impl Line {
@@ -222,20 +191,37 @@ impl Log {
         Ok(())
     }
 
+    /// Three lines for each request are most of what is done here: they are put together by hand.
     fn put_into_words(&mut self, line: &Line, text: &mut Vec<u8>) -> serde_json::Result<()> {
         let Line { at, what, request, who, asked, taken, detail, left_out } = line;
-        let words = Words {
-            at: *at,
-            what,
-            request: *request,
-            who: who.as_ref().map(|who| self.asked.words(who)).transpose()?,
-            needs: asked.as_ref().map_or(&[], |ask| &ask.needs),
-            taken: taken.as_deref().unwrap_or_default(),
-            detail: detail.as_deref(),
-            left_out: *left_out,
-        };
-        serde_json::to_writer(&mut *text, &words)?;
-        text.push(b'\n');
+        text.extend(b"{\"at\":");
+        serde_json::to_writer(&mut *text, at)?;
+        text.extend(b",\"what\":");
+        serde_json::to_writer(&mut *text, what)?;
+        if let Some(request) = request {
+            text.extend(b",\"request\":");
+            serde_json::to_writer(&mut *text, request)?;
+        }
+        let who = who.as_ref().map(|who| self.asked.words(who)).transpose()?;
+        text.extend(b",\"who\":");
+        text.extend(who.map_or("null", RawValue::get).as_bytes());
+        if let Some(asked) = asked.as_ref().filter(|asked| !asked.needs.is_empty()) {
+            text.extend(b",\"needs\":");
+            serde_json::to_writer(&mut *text, &asked.needs)?;
+        }
+        if let Some(taken) = taken.as_ref().filter(|taken| !taken.is_empty()) {
+            text.extend(b",\"taken\":");
+            put_taken(taken, text)?;
+        }
+        if let Some(detail) = detail {
+            text.extend(b",\"detail\":");
+            serde_json::to_writer(&mut *text, detail)?;
+        }
+        if *left_out > 0 {
+            text.extend(b",\"left_out\":");
+            serde_json::to_writer(&mut *text, left_out)?;
+        }
+        text.extend(b"}\n");
         Ok(())
     }
 
@@ -290,9 +276,105 @@ impl Log {
     }
 }
 
+/// What is held, as it is put into words everywhere.
+fn put_taken(taken: &[Taken], text: &mut Vec<u8>) -> serde_json::Result<()> {
+    let mut before = b'[';
+    for Taken { name, units } in taken {
+        text.push(before);
+        before = b',';
+        text.extend(b"{\"name\":");
+        serde_json::to_writer(&mut *text, name)?;
+        text.extend(b",\"units\":");
+        serde_json::to_writer(&mut *text, units)?;
+        text.push(b'}');
+    }
+    text.push(b']');
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
+    use serde::Serialize;
+
     use super::*;
+
+    /// A line in words.
+    #[derive(Serialize)]
+    struct Words<'a> {
+        /// When, in milliseconds since 1970.
+        at: u64,
+        /// What happened.
+        what: &'static str,
+        /// To which request; one that was turned away at the door has no number.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        request: Option<RequestNo>,
+        /// Whose it is.
+        who: Option<&'a RawValue>,
+        /// What was asked for.
+        #[serde(skip_serializing_if = "<[Need]>::is_empty")]
+        needs: &'a [Need],
+        /// What is held.
+        #[serde(skip_serializing_if = "<[Taken]>::is_empty")]
+        taken: &'a [Taken],
+        /// More about it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        detail: Option<&'a str>,
+        /// How many needs and units there was no room for.
+        #[serde(skip_serializing_if = "is_zero")]
+        left_out: usize,
+    }
+
+    fn is_zero(n: &usize) -> bool {
+        *n == 0
+    }
+
+    #[test]
+    fn a_line_is_put_together_as_its_words_would_be() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let own = Arc::new(Directory::private(dir.path()).expect("ours"));
+        let mut log = Log::open(own, 1 << 20, 1).expect("writable");
+        let name = |text: &str| -> holdall_wire::Name { text.parse().expect("a name") };
+        let who = Arc::new(Who { uid: 7, user: "a\"b".into(), ..Who::default() });
+        let ask = Arc::new(Ask {
+            needs: vec!["gpu:2".parse().expect("a need"), "db".parse().expect("a need")],
+            now: false,
+            lasting: holdall_wire::Lasting::Connection,
+            from: holdall_wire::From::default(),
+            within: None,
+            limit: None,
+            part: None,
+        });
+        let units = vec![(name("gpu/0"), 3 << 32), (name("gpu/1"), u64::MAX)];
+        let db = Taken { name: name("db"), units: Vec::new() };
+        let taken: Arc<[Taken]> = [Taken { name: name("gpu"), units }, db].into();
+        let detail = |text: &str| Some(text.to_owned());
+        let lines = [
+            Line::default(),
+            Line::new(5, "asked").about(RequestNo(3 << 32 | 17)).of(Some(who.clone())).asks(&ask),
+            Line::new(6, "granted").about(RequestNo(1)).of(Some(who)).taken(&taken),
+            Line::new(u64::MAX, "pool").detail(detail("{\"a\":\"\\n\u{1}ü\"}")),
+            Line { left_out: 9, ..Line::new(7, "ended").taken(&[].into()) },
+        ];
+        for line in &lines {
+            let Line { at, what, request, who, asked, taken, detail, left_out } = line;
+            let who = who.as_ref().map(|who| serde_json::value::to_raw_value(&**who));
+            let who = who.transpose().expect("JSON");
+            let words = Words {
+                at: *at,
+                what,
+                request: *request,
+                who: who.as_deref(),
+                needs: asked.as_ref().map_or(&[], |ask| &ask.needs),
+                taken: taken.as_deref().unwrap_or_default(),
+                detail: detail.as_deref(),
+                left_out: *left_out,
+            };
+            let expected = serde_json::to_string(&words).expect("JSON") + "\n";
+            let mut text = Vec::new();
+            log.put_into_words(line, &mut text).expect("JSON");
+            assert_eq!(String::from_utf8(text).expect("text"), expected);
+        }
+    }
 
     #[test]
     fn large_requests_do_not_push_the_others_out() {

@@ -148,12 +148,19 @@ async fn talk(
     turn: &Semaphore,
     incoming: &RefCell<Incoming>,
 ) -> io::Result<()> {
+    // Whoever has read takes what it has read in the same turn.
+    let mut read_in = None;
     loop {
-        if incoming.borrow().ready() && is_heard(service, outbox) {
+        let takes = incoming.borrow().ready() && is_heard(service, outbox);
+        let its_turn = read_in.take().filter(|_| takes);
+        if takes {
             // Of each user one connection at a time is served, and then others have their turn:
             // nobody is served more often than others by having more connections.
             let at_leisure = {
-                let _turn = taken_in_turn(turn).await;
+                let _turn = match its_turn {
+                    Some(turn) => turn,
+                    None => taken_in_turn(turn).await,
+                };
                 service.borrow_mut().begin_moment();
                 let taken = take_some(service, conn, outbox, &mut incoming.borrow_mut());
                 service.borrow_mut().end_moment();
@@ -185,13 +192,14 @@ async fn talk(
         tokio::select! {
             ready = stream.readable(), if heard => {
                 let ready = ready?;
-                let _turn = taken_in_turn(turn).await;
+                let turn = taken_in_turn(turn).await;
                 if ready.read(incoming.borrow_mut().buffer())? == Some(0) {
                     return Ok(());
                 }
                 if !service.borrow_mut().expects(conn, incoming.borrow().large()) {
                     return Err(io::Error::other("its user has no room for so long a call"));
                 }
+                read_in = Some(turn);
             }
             ready = stream.writable(), if stuck => {
                 ready?;
@@ -468,6 +476,9 @@ impl Service {
     /// A call of so many bytes is under way; false if there is no room for it.
     fn expects(&mut self, conn: ConnNo, bytes: usize) -> bool {
         let Some(peer) = self.peers.get_mut(&conn) else { return false };
+        if peer.expected == 0 && bytes == 0 {
+            return true;
+        }
         self.traffic.give(peer.who.uid, peer.expected);
         let room = self.traffic.take(peer.who.uid, bytes);
         peer.expected = if room { bytes } else { 0 };

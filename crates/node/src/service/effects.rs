@@ -92,8 +92,11 @@ impl Service {
             }
             Leaving::Effect(effect) => self.carry_out(*effect),
             Leaving::Said(cell, link, frame) => self.send_to(cell, link, &frame),
-            Leaving::Events(record, events) => {
-                events.into_iter().for_each(|(at, what)| self.tell_of(record, at, what));
+            Leaving::Events(record, count) => {
+                for _ in 0..count {
+                    let Some((at, what)) = self.host.next_event() else { return };
+                    self.tell_of(record, at, what);
+                }
             }
         }
     }

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use holdall_cell::facts::Fact;
-use holdall_cell::replay::{LOGIC, Recorded, Unreadable};
+use holdall_cell::replay::{LOGIC, Recorded, Room, Unreadable};
 use holdall_cell::session::ConnNo;
 use holdall_cell::{Cell, Defect, Effect, Input, Out};
 use holdall_core::CellId;
@@ -66,8 +66,8 @@ pub(super) enum Leaving {
     Effect(Box<Effect>),
     /// A reply to a call.
     Answer(ConnNo, Box<Answer>),
-    /// What has happened by a record, for people, and when by the wall.
-    Events(Index, Vec<(u64, What)>),
+    /// What has happened by a record, for people: so many of the events that come next ([`Host::next_event`]).
+    Events(Index, usize),
     /// Something is said to another cell, over the link with this number.
     Said(CellId, u64, Box<Frame>),
 }
@@ -135,6 +135,8 @@ pub(super) struct Host {
     /// What leaves when it is written, and what when it is synced, or comes after that.
     written: VecDeque<Held>,
     synced: VecDeque<Held>,
+    /// What has happened and is not told yet, and when by the wall.
+    events: VecDeque<(u64, What)>,
     /// How much of the latter goes to whom: what else they are told comes after it.
     behind: FxHashMap<Lane, usize>,
     /// Whether everything was handed over.
@@ -145,6 +147,8 @@ pub(super) struct Host {
     /// What has come since the last snapshot.
     records: u64,
     bytes: u64,
+    /// Where records are written.
+    room: Room,
 }
 
 impl Host {
@@ -167,12 +171,14 @@ impl Host {
             called: None,
             written: VecDeque::new(),
             synced: VecDeque::new(),
+            events: VecDeque::new(),
             behind: FxHashMap::default(),
             is_flushed: true,
             raised: opened.epoch,
             every,
             records: opened.records.len() as u64,
             bytes: opened.records.iter().map(|record| record.payload.len() as u64).sum(),
+            room: Room::default(),
         }
     }
 
@@ -234,19 +240,22 @@ impl Host {
     /// # Errors
     /// If it breaks an invariant or cannot be logged: nothing may follow then.
     pub(super) fn step(&mut self, at: u64, input: Input) -> Result<Out, Broken> {
-        let writing = Recorded::begin(at, &input)?;
+        let room = std::mem::take(&mut self.room);
+        let writing = Recorded::begin_in(room, at, &input)?;
         self.log()?;
         let out = self.cell.step(at, input)?;
         if out.is_new {
             let (class, logic, sync) = (Class::Must, LOGIC, out.sync);
             let (mut records, mut bytes) = (0, 0);
             let log = self.log()?;
-            let written = writing.end(&out.facts)?.append(|payload| {
+            let written = writing.end(&out.facts)?;
+            let appended = written.append(|payload| {
                 (records, bytes) = (records + 1, bytes + payload.len() as u64);
                 log.append(Entry { class, logic, payload, sync })
             });
-            self.is_broken = written.is_err();
-            self.last = written?;
+            self.room = written.into_room();
+            self.is_broken = appended.is_err();
+            self.last = appended?;
             self.records += records;
             self.bytes += bytes;
             self.is_flushed = false;
@@ -294,6 +303,18 @@ impl Host {
             *self.behind.entry(lane).or_default() += 1;
         }
         self.synced.push_back(held);
+    }
+
+    /// What has happened by the last record leaves when the log says so.
+    pub(super) fn hold_events(&mut self, events: &mut Vec<(u64, What)>) {
+        let count = events.len();
+        self.events.extend(events.drain(..));
+        self.hold(Leaving::Events(self.last, count), false);
+    }
+
+    /// The next event, of those that were told to leave.
+    pub(super) fn next_event(&mut self) -> Option<(u64, What)> {
+        self.events.pop_front()
     }
 
     /// Hands over what was appended.

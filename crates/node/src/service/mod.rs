@@ -262,8 +262,7 @@ impl Service {
                     let effects = out.effects.drain(..);
                     effects.for_each(|effect| self.take_up(effect, out.sync));
                     if !out.events.is_empty() {
-                        let (record, events) = (self.host.last(), std::mem::take(&mut out.events));
-                        self.hold(Leaving::Events(record, events), false);
+                        self.host.hold_events(&mut out.events);
                     }
                     let Out { facts, ended, .. } = &mut out;
                     facts.drain(..).for_each(|fact| self.note(fact, ended));

@@ -126,7 +126,7 @@ fn nothing_follows_a_step_that_is_in_no_record() {
     }
     host.flush().expect("room");
     let before = host.last();
-    host.hold(Leaving::Events(Index(0), Vec::new()), false);
+    host.hold(Leaving::Events(Index(0), 0), false);
     trouble.stop_appends(true);
     // The first one's end grants it to the second one.
     assert!(matches!(host.step(0, Input::Over(SessionId(1))), Err(Broken::Log(Error::Full(_)))));
@@ -135,7 +135,7 @@ fn nothing_follows_a_step_that_is_in_no_record() {
     let next = host.step(0, Input::Over(SessionId(2)));
     assert!(matches!(next, Err(Broken::Log(Error::Closed(_)))), "{next:?}");
     assert!(host.admit(&ask(3)).is_err() && host.begin_snapshot().is_err());
-    host.hold(Leaving::Events(Index(0), Vec::new()), false);
+    host.hold(Leaving::Events(Index(0), 0), false);
     assert!(due(&mut host).is_empty(), "what leaves may rest on what is in no record");
     assert!(host.seal().is_err());
     drop(host);
