@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 use super::super::lead::Elected;
 use super::super::log::{Core, Feed, open};
 use super::super::options::{Options, Rules};
-use super::super::writer::Heir;
+use super::super::queue::Heir;
 use super::store::{Faults, SimulatedStore};
 use crate::{Class, Entry, Index, Life, Memory, OpenError, Opened, Progress, Watch};
 
