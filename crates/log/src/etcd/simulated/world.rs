@@ -314,11 +314,7 @@ impl Host {
                         break;
                     }
                 }
-                7..9 => {
-                    if self.hand_over(&mut feed, random).await {
-                        break;
-                    }
-                }
+                7..9 if self.hand_over(&mut feed, random).await => break,
                 _ => {}
             }
         }
