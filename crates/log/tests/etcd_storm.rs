@@ -126,7 +126,7 @@ fn lead(mut log: EtcdLog, opened: &Opened, drawn: &mut u64, random: &mut Pcg64Mc
             let _: Result<(), Error> = log.resign(Some("h1"));
             return;
         }
-        if random.random_range(0..400) == 0 {
+        if random.random_range(0..60) == 0 {
             log.call(Some(&format!("h{}", random.random_range(0..3))));
         }
         // It may be ready no more: then this one goes on.
