@@ -126,6 +126,16 @@ fn lead(mut log: EtcdLog, opened: &Opened, drawn: &mut u64, random: &mut Pcg64Mc
             let _: Result<(), Error> = log.resign(Some("h1"));
             return;
         }
+        if random.random_range(0..60) == 0 {
+            log.call(Some(&format!("h{}", random.random_range(0..3))));
+        }
+        // It may be ready no more: then this one goes on.
+        if let Some(heir) = watch.progress().heir
+            && log.hand_over(&heir).is_ok()
+        {
+            writeln!(out, "handed over {epoch}").expect("somebody listens");
+            return;
+        }
     }
 }
 
@@ -135,6 +145,8 @@ struct Heard {
     told: BTreeMap<u64, (u64, u32)>,
     epochs: Vec<u32>,
     life: Option<String>,
+    /// How often another host was made leader at once.
+    handed_over: u32,
 }
 
 impl Heard {
@@ -159,6 +171,7 @@ impl Heard {
                 let before = self.told.insert(index, (number, epoch));
                 assert_eq!(before, None, "record {index} is told twice");
             }
+            ["handed", "over", _] => self.handed_over += 1,
             _ => {}
         }
     }
@@ -330,6 +343,11 @@ fn judge(heard: &Heard, members: &Members) {
         assert!(*epoch >= last, "epoch {epoch} after {last} at record {index}");
         last = *epoch;
     }
-    println!("{} told, {} there, led {} times", heard.told.len(), state.len(), heard.epochs.len());
-    assert!(heard.told.len() > 100 && heard.epochs.len() > 3, "too little has happened");
+    let (told, led) = (heard.told.len(), heard.epochs.len());
+    println!(
+        "{told} told, {} there, led {led} times, handed over {}",
+        state.len(),
+        heard.handed_over
+    );
+    assert!(told > 100 && led > 3, "too little has happened");
 }

@@ -10,8 +10,9 @@ use super::heir::Audience;
 use super::kv::Kv;
 use super::lead::{Elected, Place};
 use super::options::{Options, Seen};
+use super::queue::{Heir, Queue};
 use super::snapshot::Keeper;
-use super::writer::{Heir, Queue, Writer};
+use super::writer::Writer;
 use crate::{Class, Entry, Error, Index, OpenError, Opened, PAYLOAD_MAX, Progress, Record, Watch};
 
 /// How much may wait to be written before nothing new is let in.

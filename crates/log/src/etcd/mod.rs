@@ -10,7 +10,7 @@
 //! | `layout`, `batch` | keys and values, pure |
 //! | `kv` | what is needed of a store, etcd or simulated |
 //! | `lead` | being elected, renewing the lease |
-//! | `writer` | appends, in groups, mostly one transaction at a time |
+//! | `queue`, `writer` | appends, in groups, mostly one transaction at a time |
 //! | `read` | reads a log as of one revision |
 //! | `snapshot` | snapshots in pieces, and what is deleted then |
 //! | `told` | what the watch tells |
@@ -31,6 +31,7 @@ mod layout;
 mod lead;
 mod log;
 mod options;
+mod queue;
 mod read;
 mod remove;
 #[cfg(test)]

@@ -16,8 +16,8 @@ use super::heir::Ahead;
 use super::lead::Place;
 use super::log::{Core, Feed, open};
 use super::options::{Options, Seen};
+use super::queue::Heir;
 use super::remove::Election;
-use super::writer::Heir;
 use crate::{
     Entry, Error, Identity, Index, Log, OpenError, Opened, Record, Snapshot, SnapshotJob, Store,
     Watch,

@@ -10,7 +10,7 @@ use super::super::heir::Ahead;
 use super::super::kv::Kv;
 use super::super::lead::Place;
 use super::super::log::{Core, open};
-use super::super::writer::Heir;
+use super::super::queue::Heir;
 use super::store::{Faults, SimulatedStore};
 use super::tests::{append, led, well};
 use super::world::World;
@@ -181,6 +181,11 @@ async fn called(core: &Core<SimulatedStore>, host: &str) -> Heir {
     tokio::time::timeout(Duration::from_secs(4), ready).await.expect("it gets ready")
 }
 
+/// What comes within a time.
+async fn soon<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(30), what).await.expect("it comes")
+}
+
 fn numbers(records: &[Record]) -> Vec<u64> {
     records.iter().map(|record| record.index.0).collect()
 }
@@ -197,19 +202,21 @@ async fn who_is_called_and_ready_leads_at_once() {
     let (opening, mut ahead) = stands_by(&world, "h2");
     let core = Arc::clone(&feed.core);
     core.call(Some("h2".into()));
-    let Some(Ahead::Begun { records, ready, .. }) = ahead.recv().await else { panic!("nothing") };
+    let Some(Ahead::Begun { records, ready, .. }) = soon(ahead.recv()).await else {
+        panic!("nothing")
+    };
     assert_eq!(numbers(&records), [1, 2, 3]);
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert!(core.heir("h2").is_err(), "it has not said that it is ready");
     ready.send(()).expect("it waits for that");
     let heir = called(&core, "h2").await;
     append(&mut feed, b"meanwhile");
-    let Some(Ahead::More(records)) = ahead.recv().await else { panic!("nothing") };
+    let Some(Ahead::More(records)) = soon(ahead.recv()).await else { panic!("nothing") };
     assert_eq!(numbers(&records), [4]);
     append(&mut feed, b"the last");
     let (begun, before) = (tokio::time::Instant::now(), world.store.counted());
     core.seal(heir);
-    let opened = opening.await.expect("it leads");
+    let opened = soon(opening).await.expect("it leads");
     assert!(begun.elapsed() < Duration::from_millis(50), "{:?}", begun.elapsed());
     assert_eq!(numbers(&opened.records), [1, 2, 3, 4, 5], "{before:?}");
     assert_eq!((opened.epoch, opened.memory), (core.progress().epoch + 1, Memory::Kept));
@@ -223,11 +230,12 @@ async fn who_is_called_and_ready_leads_at_once() {
 async fn who_is_ready_no_more_is_not_made_leader() {
     let world = well();
     let mut feed = led(&world).await;
-    append(&mut feed, b"before");
+    let before = append(&mut feed, b"before");
+    feed.core.watch().reached(before).await.expect("it may leave");
     let (opening, mut ahead) = stands_by(&world, "h2");
     let core = Arc::clone(&feed.core);
     core.call(Some("h2".into()));
-    let Some(Ahead::Begun { ready, .. }) = ahead.recv().await else { panic!("nothing") };
+    let Some(Ahead::Begun { ready, .. }) = soon(ahead.recv()).await else { panic!("nothing") };
     ready.send(()).expect("it waits for that");
     let heir = called(&core, "h2").await;
     opening.abort();
@@ -235,10 +243,10 @@ async fn who_is_ready_no_more_is_not_made_leader() {
     let last = append(&mut feed, b"the last");
     core.seal(heir);
     withdrawn(&core).await;
-    core.watch().reached(last).await.expect("it goes on");
+    soon(core.watch().reached(last)).await.expect("it goes on");
     let progress = core.progress();
     assert!(progress.leads_until.expect("for a time") > core.place.kv.now(), "{progress:?}");
-    core.watch().changed().await.expect("it hears of it");
+    tokio::time::sleep(Duration::from_millis(100)).await;
     assert!(matches!(core.heir("h2"), Err(Error::NotReady { .. })));
 }
 
@@ -247,21 +255,22 @@ async fn who_is_ready_no_more_is_not_made_leader() {
 async fn who_cannot_get_ready_is_not_and_stands_by() {
     let world = well();
     let mut feed = led(&world).await;
-    append(&mut feed, b"before");
+    let before = append(&mut feed, b"before");
+    feed.core.watch().reached(before).await.expect("it may leave");
     let (opening, mut ahead) = stands_by(&world, "h2");
     let core = Arc::clone(&feed.core);
     core.call(Some("h2".into()));
-    let Some(Ahead::Begun { ready, .. }) = ahead.recv().await else { panic!("nothing") };
+    let Some(Ahead::Begun { ready, .. }) = soon(ahead.recv()).await else { panic!("nothing") };
     drop(ready);
-    assert!(matches!(ahead.recv().await, Some(Ahead::Over)));
+    assert!(matches!(soon(ahead.recv()).await, Some(Ahead::Over)));
     tokio::time::sleep(Duration::from_secs(20)).await;
     assert!(core.heir("h2").is_err() && !opening.is_finished());
     // Called off, and once more.
     core.call(None);
     tokio::time::sleep(Duration::from_secs(1)).await;
     core.call(Some("h2".into()));
-    let Some(Ahead::Begun { ready, .. }) = ahead.recv().await else { panic!("nothing") };
+    let Some(Ahead::Begun { ready, .. }) = soon(ahead.recv()).await else { panic!("nothing") };
     ready.send(()).expect("it waits for that");
     core.seal(called(&core, "h2").await);
-    assert_eq!(numbers(&opening.await.expect("it leads").records), [1]);
+    assert_eq!(numbers(&soon(opening).await.expect("it leads").records), [1]);
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use holdall_etcd::messages::{
-    Compare, Event, Header, KeyValue, LeaseGranted, Operation, Operations, Outcome, Range, Ranged,
+    Compare, Header, KeyValue, LeaseGranted, Operation, Operations, Outcome, Range, Ranged,
     Transacted, Transaction,
 };
 use holdall_etcd::{Failure, Kind};
@@ -16,7 +16,8 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use tokio::time::{Instant, sleep};
 
-use super::super::kv::{Events, Kv};
+use super::super::kv::Kv;
+use super::events::SimulatedEvents;
 
 /// How long a client waits for an answer.
 const TIMEOUT: Duration = Duration::from_millis(700);
@@ -40,11 +41,11 @@ pub(super) struct Faults {
     pub(super) last: u32,
 }
 
-struct Stored {
-    revision: i64,
-    compacted: i64,
+pub(super) struct Stored {
+    pub(super) revision: i64,
+    pub(super) compacted: i64,
     /// All that was ever written, the last last; none where it was deleted.
-    keys: BTreeMap<Vec<u8>, Vec<(i64, Option<KeyValue>)>>,
+    pub(super) keys: BTreeMap<Vec<u8>, Vec<(i64, Option<KeyValue>)>>,
     leases: BTreeMap<i64, (Instant, u64)>,
     last_lease: i64,
     term: u64,
@@ -56,8 +57,8 @@ struct Stored {
     longest: usize,
     /// How many transactions were not carried out since something was not as they had it.
     missed: usize,
-    faults: Faults,
-    random: Pcg64Mcg,
+    pub(super) faults: Faults,
+    pub(super) random: Pcg64Mcg,
 }
 
 /// A store; clones are clients of the same.
@@ -100,7 +101,7 @@ impl SimulatedStore {
         *self.still.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now() + length;
     }
 
-    async fn wait_while_still(&self) {
+    pub(super) async fn wait_while_still(&self) {
         let until = *self.still.lock().unwrap_or_else(PoisonError::into_inner);
         tokio::time::sleep_until(until).await;
     }
@@ -111,7 +112,7 @@ impl SimulatedStore {
         at.expect("somebody was elected then").duration_since(self.began).as_millis() as u64
     }
 
-    fn lock(&self) -> MutexGuard<'_, Stored> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Stored> {
         let mut stored = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
         stored.expire();
         stored
@@ -306,21 +307,6 @@ impl Stored {
         self.keys.get(key)?.last()?.1.as_ref()
     }
 
-    /// What has happened to keys from a revision on, in order.
-    fn since(&self, (first, end): &(Vec<u8>, Vec<u8>), revision: i64) -> Vec<Event> {
-        let watched = self.keys.iter().filter(|(key, _)| covers(first, end, key));
-        let events = watched.flat_map(|(key, all)| all.iter().map(move |it| (key, it)));
-        let events = events.filter(|(_, (at, _))| *at >= revision);
-        let event = |(key, (at, found)): (&Vec<u8>, &(i64, Option<KeyValue>))| {
-            let gone = KeyValue { key: key.clone(), modified: *at, ..KeyValue::default() };
-            let kind = i32::from(found.is_none());
-            (*at, Event { kind, found: Some(found.clone().unwrap_or(gone)) })
-        };
-        let mut events: Vec<_> = events.map(event).collect();
-        events.sort_by_key(|(at, _)| *at);
-        events.into_iter().map(|(_, event)| event).collect()
-    }
-
     fn header(&self) -> Option<Header> {
         let Self { cluster, revision, term, .. } = *self;
         Some(Header { cluster, revision, term, ..Header::default() })
@@ -440,38 +426,8 @@ impl Stored {
     }
 }
 
-fn covers(first: &[u8], end: &[u8], key: &[u8]) -> bool {
+pub(super) fn covers(first: &[u8], end: &[u8], key: &[u8]) -> bool {
     if end.is_empty() { key == first } else { first <= key && key < end }
-}
-
-/// What happens to keys from a revision on.
-pub(super) struct SimulatedEvents {
-    store: SimulatedStore,
-    keys: (Vec<u8>, Vec<u8>),
-    revision: i64,
-}
-
-impl Events for SimulatedEvents {
-    async fn next(&mut self) -> Result<Vec<Event>, Failure> {
-        loop {
-            let delay = self.store.lock().random.random_range(1..20);
-            sleep(Duration::from_millis(delay)).await;
-            self.store.wait_while_still().await;
-            let mut stored = self.store.lock();
-            if self.revision <= stored.compacted {
-                return Err(Failure { kind: Kind::Compacted, what: "compacted".into() });
-            }
-            let events = stored.since(&self.keys, self.revision);
-            self.revision = stored.revision + 1;
-            let faults = stored.faults;
-            if stored.random.random_range(0..1000) < faults.lost {
-                return Err(Failure::unknown("the watch has ended"));
-            }
-            if !events.is_empty() {
-                return Ok(events);
-            }
-        }
-    }
 }
 
 impl Kv for SimulatedStore {
@@ -528,7 +484,7 @@ impl Kv for SimulatedStore {
         revision: i64,
     ) -> Result<Self::Events, Failure> {
         self.wait_while_still().await;
-        Ok(SimulatedEvents { store: self.clone(), keys, revision })
+        Ok(SimulatedEvents::new(self.clone(), keys, revision))
     }
 
     async fn seek_leader(&self) -> bool {

@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 use super::super::lead::Elected;
 use super::super::log::{Core, Feed, open};
 use super::super::options::{Options, Rules};
-use super::super::writer::Heir;
+use super::super::queue::Heir;
 use super::store::{Faults, SimulatedStore};
 use crate::{Class, Entry, Index, Life, Memory, OpenError, Opened, Progress, Watch};
 
@@ -314,11 +314,7 @@ impl Host {
                         break;
                     }
                 }
-                7..9 => {
-                    if self.hand_over(&mut feed, random).await {
-                        break;
-                    }
-                }
+                7..9 if self.hand_over(&mut feed, random).await => break,
                 _ => {}
             }
         }
