@@ -18,6 +18,7 @@ mod cell;
 pub mod engine;
 pub mod events;
 pub mod facts;
+mod few;
 pub mod greeting;
 mod input;
 pub mod lease;

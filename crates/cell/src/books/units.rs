@@ -7,7 +7,7 @@ use holdall_wire::{Amount, Ask, Name, Need, Part, RequestNo, Taken};
 use serde::{Deserialize, Serialize};
 
 use super::{Books, Contradiction, Entry};
-use crate::engine::few::{Few, as_set};
+use crate::few::{Few, as_set};
 
 /// Among so few units each is compared with each.
 const FEW: usize = 4;

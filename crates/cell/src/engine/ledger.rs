@@ -26,9 +26,9 @@ use holdall_wire::{Kind, Name, RequestNo, Taken};
 use serde::{Deserialize, Serialize};
 
 use super::Defect;
-use super::few::Few;
 pub(crate) use super::names::Meaning;
 pub(crate) use super::stock::{LOCK_UNITS, Stock, Unit, Units};
+use crate::few::Few;
 use crate::sorted;
 
 /// A pool or a lock.

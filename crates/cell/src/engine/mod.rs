@@ -21,7 +21,6 @@ mod defect;
 mod elsewhere;
 mod entry;
 mod explain;
-pub(crate) mod few;
 mod foreign;
 mod ledger;
 mod link;

@@ -221,7 +221,8 @@ impl<'w> Executor<'w> {
                 continue;
             }
             let role = self.place_of(item.to).map(|place| self.next[place]);
-            let stale = |role: &u32| self.steps.is_stale(self.world, *role, id);
+            let message = self.world.parts.items.value(id);
+            let stale = |role: &u32| self.world.roles.is_stale(*role, message);
             let Some(role) = role.filter(stale) else {
                 at += 1;
                 continue;
