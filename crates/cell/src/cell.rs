@@ -173,9 +173,13 @@ impl Cell {
     /// Takes back what a step led to, once that is used up, for the room that it has.
     pub fn reuse(&mut self, mut out: Out) {
         out.facts.clear();
+        out.facts.shrink_to(engine::ROOM);
         out.events.clear();
+        out.events.shrink_to(engine::ROOM);
         out.effects.clear();
+        out.effects.shrink_to(engine::ROOM);
         out.ended.clear();
+        out.ended.shrink_to(engine::ROOM);
         (out.is_new, out.sync) = (false, false);
         self.out = out;
     }

@@ -23,8 +23,9 @@ pub const PART_MAX: usize = 1 << 20;
 /// Before the input: the kind of part, the time, and the length.
 const HEAD: usize = 1 + 8 + 4;
 
-/// How much room is kept for the next record.
+/// How much room is kept for the next record at most, and how much a record begins with.
 const ROOM: usize = 1 << 16;
+const FIRST_ROOM: usize = 512;
 
 const WHOLE: u8 = 0;
 const FIRST: u8 = 1;
@@ -42,9 +43,17 @@ pub struct Recorded {
     pub input: Vec<u8>,
 }
 
-/// Where records are written, one after the other.
+/// Where records are written, one after the other. There is nothing in it, and not much room.
 #[derive(Debug, Default)]
 pub struct Room(Vec<u8>);
+
+impl Room {
+    fn of(mut bytes: Vec<u8>) -> Self {
+        bytes.clear();
+        bytes.shrink_to(ROOM);
+        Self(bytes)
+    }
+}
 
 /// A record that is being written: its input is there, before that is used up.
 pub struct Writing(Vec<u8>);
@@ -69,8 +78,7 @@ impl Recorded {
     /// If it cannot be written.
     pub fn begin_in(room: Room, at: u64, input: &Input) -> Result<Writing, Unreadable> {
         let Room(mut bytes) = room;
-        bytes.clear();
-        bytes.shrink_to(ROOM);
+        bytes.reserve(FIRST_ROOM);
         bytes.push(WHOLE);
         bytes.extend(at.to_le_bytes());
         bytes.extend([0; 4]);
@@ -122,6 +130,11 @@ impl Writing {
         append(facts, &mut bytes).map_err(Unreadable::Form)?;
         Ok(Written { bytes })
     }
+
+    /// Its room, for the next one: nothing came of its input.
+    pub fn into_room(self) -> Room {
+        Room::of(self.0)
+    }
 }
 
 impl Written {
@@ -152,7 +165,7 @@ impl Written {
 
     /// Its room, for the next one.
     pub fn into_room(self) -> Room {
-        Room(self.bytes)
+        Room::of(self.bytes)
     }
 }
 
@@ -197,6 +210,21 @@ impl Parts {
                 Raw::read(&self.whole).map(Some)
             }
             _ => Err(Unreadable::Parts),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_kept_but_not_all_that_a_large_record_took() {
+        let usual = Writing(Vec::with_capacity(ROOM)).into_room();
+        assert_eq!(usual.0.capacity(), ROOM);
+        let large = || vec![7; 16 * ROOM];
+        for Room(left) in [Writing(large()).into_room(), Written { bytes: large() }.into_room()] {
+            assert!(left.is_empty() && left.capacity() < 2 * ROOM, "{}", left.capacity());
         }
     }
 }

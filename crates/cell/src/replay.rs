@@ -5,6 +5,7 @@
 //! from the facts: the books are kept from these alone, and the engine is built again from them when the
 //! host starts.
 
+use holdall_wire::append;
 use serde::Deserialize;
 
 use crate::books::{Books, Contradiction, Ties};
@@ -98,15 +99,14 @@ impl Cell {
         let engine = postcard::to_allocvec(&engine).map_err(Unreadable::Form)?;
         // As a `Snapshot` is written.
         let snapshot = (self.now, &self.books, &engine[..]);
-        let bytes = postcard::to_allocvec(&snapshot).map_err(Unreadable::Form)?;
-        match self.books.ties() {
-            ties if *ties == Ties::default() => Ok(bytes),
-            ties => {
-                let bytes = postcard::to_extend(ties, bytes).map_err(Unreadable::Form)?;
-                // One after the other, as the fields of one.
-                postcard::to_extend(&ties.behind(), bytes).map_err(Unreadable::Form)
-            }
+        let mut bytes = postcard::to_allocvec(&snapshot).map_err(Unreadable::Form)?;
+        let ties = self.books.ties();
+        if *ties != Ties::default() {
+            // One after the other, as the fields of one.
+            append(ties, &mut bytes).map_err(Unreadable::Form)?;
+            append(&ties.behind(), &mut bytes).map_err(Unreadable::Form)?;
         }
+        Ok(bytes)
     }
 }
 
@@ -289,9 +289,8 @@ impl Replay {
             Ok(out) => out,
             Err(defect) => return self.diverges(Diverged::Defect(defect)).map(|()| None),
         };
-        let mut got = std::mem::take(&mut self.got);
-        got.clear();
-        self.got = postcard::to_extend(&out.facts, got).map_err(Unreadable::Form)?;
+        self.got.clear();
+        append(&out.facts, &mut self.got).map_err(Unreadable::Form)?;
         if self.got != raw.facts {
             let (expected, got) = (raw.facts()?, out.facts);
             return self.diverges(Diverged::Facts { expected, got }).map(|()| None);
@@ -363,7 +362,7 @@ mod tests {
         let spanning = BTreeMap::from([(RequestNo(5), id)]);
         let (foreign, lives) = (BTreeMap::<RequestNo, Tie>::new(), BTreeMap::<CellId, u128>::new());
         let ties = (spanning, foreign, lives, Recovery::default());
-        bytes = postcard::to_extend(&ties, bytes).expect("written");
+        append(&ties, &mut bytes).expect("written");
         for logic in [LOGIC, LOGIC - 1] {
             let read = Replay::new(LOGIC, Some((logic, &bytes)));
             assert!(matches!(read, Err(Unreadable::Damaged(_))));

@@ -125,14 +125,13 @@ impl Often<'_> {
                     words.field("now", &true)?;
                 }
                 if let Some(part_of) = part_of {
-                    words.key("in");
-                    words.request(part_of)?;
+                    words.field("in", &part_of)?;
                 }
             }
             Self::Granted(request, who, taken, until, limit) => {
                 words.begin(at, "grant", request)?;
                 words.key("got");
-                words.got(taken.iter().flatten())?;
+                words.got(taken.into_iter().flatten())?;
                 if let Some(until) = until {
                     words.field("until", &until)?;
                 }
@@ -163,8 +162,7 @@ impl Words<'_> {
         self.text.extend(b"{\"t\":");
         self.value(&at)?;
         self.field("k", kind)?;
-        self.key("r");
-        self.request(request)
+        self.field("r", &request)
     }
 
     /// A key, which needs no escapes.
@@ -183,20 +181,11 @@ impl Words<'_> {
         self.value(value)
     }
 
-    fn request(&mut self, request: RequestNo) -> serde_json::Result<()> {
-        self.text.push(b'"');
-        self.value(&(request.0 >> 32))?;
-        self.text.push(b'-');
-        self.value(&(request.0 & 0xffff_ffff))?;
-        self.text.push(b'"');
-        Ok(())
-    }
-
     fn user(&mut self, who: &Who) -> serde_json::Result<()> {
         if self.anonymous { Ok(()) } else { self.field("u", &*who.user) }
     }
 
-    fn got<'a>(&mut self, taken: impl Iterator<Item = &'a &'a Taken>) -> serde_json::Result<()> {
+    fn got<'a>(&mut self, taken: impl Iterator<Item = &'a Taken>) -> serde_json::Result<()> {
         self.text.push(b'{');
         for (at, Taken { name, units }) in taken.enumerate() {
             if at > 0 {

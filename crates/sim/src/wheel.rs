@@ -17,7 +17,7 @@ const MASK: u64 = SLOTS - 1;
 /// No batch.
 const NONE: u32 = u32::MAX;
 /// How many items a batch has at most: as many as can well be looked ahead.
-pub(super) const BATCH: usize = 16;
+const BATCH: usize = 16;
 
 /// Items by the tick they are due at.
 #[derive(Debug)]
@@ -116,6 +116,7 @@ impl<T> Wheel<T> {
     /// Takes out the next items that are due before `end`, at most [`BATCH`], all at one tick, and that tick. They are
     /// to be gone through in order, and what they were in is to be [given back](Self::give_back), before more are taken.
     pub(super) fn take_before(&mut self, end: u64) -> Option<(u64, Vec<T>)> {
+        debug_assert_eq!(self.taken, NONE, "what was taken before is back");
         if self.now >= end {
             return None;
         }

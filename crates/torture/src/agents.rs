@@ -16,7 +16,7 @@ use anyhow::{Context, bail, ensure};
 use rustix::process::Signal;
 
 use crate::ground::{Ground, Site};
-use crate::process::Process;
+use crate::process::{Process, command};
 
 /// How long a command that is no run may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -166,9 +166,9 @@ impl Agent {
     /// A program in the network of this cell.
     fn inside(&self, program: impl AsRef<OsStr>) -> Command {
         match &self.site.inside[..] {
-            [] => Command::new(program),
+            [] => command(program),
             [enter, words @ ..] => {
-                let mut command = Command::new(enter);
+                let mut command = command(enter);
                 command.args(words).arg(program);
                 command
             }
@@ -181,7 +181,7 @@ impl Agent {
             .args(words)
             .env("HOLDALL_AGENT", self.socket())
             .env("HOLDALL_DATA", self.dir.join("data"));
-        command.env_remove("HOLDALL_GRANT").stdin(Stdio::null()).process_group(0);
+        command.stdin(Stdio::null()).process_group(0);
         command
     }
 

@@ -5,14 +5,14 @@ use std::fs::File;
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::Arc;
 
 use rand_pcg::Pcg64Mcg;
 
 use crate::journal::{Journal, RunNo, What};
 use crate::plan::{Course, Errand, errand, random};
-use crate::process::Process;
+use crate::process::{Process, command};
 
 /// A run that goes on.
 pub struct Run {
@@ -94,7 +94,7 @@ impl Clients {
         let said = place.work.join(format!("said-{run}"));
         let output = File::create(&said)?;
         let (works, number) = (errand.works.to_string(), run.to_string());
-        let mut command = Command::new(place.exe);
+        let mut command = command(place.exe);
         command
             .args(["run", "-q", "--name"])
             .arg(format!("run-{run}"))
@@ -103,7 +103,7 @@ impl Clients {
         command.arg(place.torturer).args(["torture", "--section"]).arg(place.work.join("store"));
         command.args(["--run", &number, "--home", &format!("c{home}"), "--works", &works]);
         command.args(errand.deaf.then_some("--deaf"));
-        command.env("HOLDALL_AGENT", &place.sockets[home]).env_remove("HOLDALL_GRANT");
+        command.env("HOLDALL_AGENT", &place.sockets[home]);
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output).process_group(0);
         place.journal.note(What::Asked { run, home, needs: errand.needs.join(" ") });
         let child = command.spawn()?;

@@ -5,12 +5,12 @@ use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use anyhow::Context;
 use rustix::process::Signal;
 
-use crate::process::Process;
+use crate::process::{Process, command};
 
 /// How many there are: of three, one may be gone.
 pub const COUNT: usize = 3;
@@ -71,7 +71,7 @@ impl Members {
         let log = self.dir.join(format!("m{member}.log"));
         let log = File::options().create(true).append(true).open(log)?;
         let mut words = self.inside.iter().map(OsString::from).chain(["etcd".into()]);
-        let mut command = Command::new(words.next().unwrap_or_default());
+        let mut command = command(words.next().unwrap_or_default());
         command.args(words).args(["--name", &format!("m{member}"), "--data-dir"]);
         command
             .arg(self.dir.join(format!("m{member}")))

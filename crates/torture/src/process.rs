@@ -1,9 +1,22 @@
 //! Processes that are known by descriptors, so that no signal ever reaches a stranger with a number used again.
 
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::process::Command;
 
+use holdall_wire::speaks_of_a_grant;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+/// A program to be started. The torturer may hold something itself: what it starts is not told of that, or the judge
+/// would take it for what was granted here.
+pub fn command(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    for (variable, _) in std::env::vars_os().filter(|(name, _)| speaks_of_a_grant(name)) {
+        command.env_remove(variable);
+    }
+    command
+}
 
 /// A process that lives, or did when this was made.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use postcard::ser_flavors::Flavor;
 use serde::Serialize;
 
-/// Appends a value. Unlike [`postcard::to_extend`] it copies texts as a whole, not byte by byte.
+/// Appends a value. [`postcard::to_extend`] hands texts over as iterators over their bytes, this as slices.
 ///
 /// # Errors
 /// If the value cannot be written. Some of it is appended by then.

@@ -24,6 +24,7 @@ pub use message::{
 };
 pub use name::{
     Amount, BadNeed, CELL_NAME_MAX, NAME_MAX, NEEDS_MAX, Name, Need, UNITS_MAX, check_cell,
+    speaks_of_a_grant,
 };
 pub use request_no::RequestNo;
 pub use right::Right;

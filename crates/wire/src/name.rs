@@ -4,6 +4,7 @@
 //! [`Name`] has a valid one.
 
 use std::borrow::Borrow;
+use std::ffi::OsStr;
 use std::fmt;
 use std::marker::PhantomData;
 use std::str::FromStr;
@@ -57,6 +58,18 @@ impl Name {
         let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
         self.0.chars().map(letter).collect()
     }
+}
+
+/// Whether a variable of an environment speaks of a grant inside which somebody is.
+pub fn speaks_of_a_grant(variable: &OsStr) -> bool {
+    let of_a_grant: [&[u8]; 5] = [
+        b"HOLDALL_GRANT",
+        b"HOLDALL_NEEDS",
+        b"HOLDALL_UNTIL",
+        b"HOLDALL_UNITS_",
+        b"HOLDALL_FENCE_",
+    ];
+    of_a_grant.iter().any(|begin| variable.as_encoded_bytes().starts_with(begin))
 }
 
 /// A name compares and hashes as its text does.
@@ -312,6 +325,14 @@ mod tests {
         }
         let name: Name = "gpu/0".parse().expect("a name");
         assert_eq!(name.at("lab").as_str(), "gpu/0@lab");
+    }
+
+    #[test]
+    fn variables_of_a_grant_are_known() {
+        let of_a_grant = ["GRANT", "GRANT_AGENT", "NEEDS", "UNTIL", "UNITS_DB", "FENCE_DB"];
+        let speaks = |name: &&str| speaks_of_a_grant(format!("HOLDALL_{name}").as_ref());
+        assert!(of_a_grant.iter().all(speaks));
+        assert!(!["AGENT", "DATA", "LOG", "LEASE"].iter().any(speaks));
     }
 
     #[test]

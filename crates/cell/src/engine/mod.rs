@@ -166,6 +166,9 @@ pub enum Effect {
 /// How many of those who were overtaken at a pool are counted.
 const OVERTAKEN_MAX: usize = 64;
 
+/// Room for so many of what a step leads to is kept for the next one.
+pub(crate) const ROOM: usize = 256;
+
 /// The state of a node.
 pub struct Engine<P: Protocol> {
     cfg: P,
@@ -282,9 +285,10 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
     }
 
     /// Takes back what a step led to, once that is used up, for the room that it has.
-    pub fn reuse(&mut self, mut effects: Vec<Effect>) {
+    pub(crate) fn reuse(&mut self, mut effects: Vec<Effect>) {
+        debug_assert!(effects.is_empty(), "all of it was done");
         if self.effects.is_empty() {
-            effects.clear();
+            effects.shrink_to(ROOM);
             self.effects = effects;
         }
     }

@@ -1,25 +1,16 @@
 //! The surroundings of a job: those of whoever submitted it, whoever goes on with it.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-/// Variables that speak of a grant inside which somebody was when a job was submitted, or resumed.
-fn is_of_a_grant(name: &OsStr) -> bool {
-    let of_a_grant: [&[u8]; 5] = [
-        b"HOLDALL_GRANT",
-        b"HOLDALL_NEEDS",
-        b"HOLDALL_UNTIL",
-        b"HOLDALL_UNITS_",
-        b"HOLDALL_FENCE_",
-    ];
-    of_a_grant.iter().any(|begin| name.as_bytes().starts_with(begin))
-}
+use holdall_wire::speaks_of_a_grant;
 
-/// The variables of this process, as they are kept: each ends with a zero byte.
+/// The variables of this process, but for those of a grant inside which somebody was when a job was submitted, or resumed;
+/// as they are kept: each ends with a zero byte.
 pub(super) fn own() -> Vec<u8> {
     let mut text = Vec::new();
-    for (name, mut value) in std::env::vars_os().filter(|(name, _)| !is_of_a_grant(name)) {
+    for (name, mut value) in std::env::vars_os().filter(|(name, _)| !speaks_of_a_grant(name)) {
         // The agent that is meant does not depend on where a runner is started.
         if name == "HOLDALL_AGENT" || name == "HOLDALL_DATA" {
             value = std::path::absolute(&value).map_or(value, Into::into);

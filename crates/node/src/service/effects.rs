@@ -94,7 +94,9 @@ impl Service {
             Leaving::Said(cell, link, frame) => self.send_to(cell, link, &frame),
             Leaving::Events(record, count) => {
                 for _ in 0..count {
-                    let Some((at, what)) = self.host.next_event() else { return };
+                    let event = self.host.next_event();
+                    debug_assert!(event.is_some(), "as many events as were counted");
+                    let Some((at, what)) = event else { return };
                     self.tell_of(record, at, what);
                 }
             }

@@ -28,6 +28,9 @@ use crate::hosted::lasting;
 #[cfg(test)]
 pub(super) mod tests;
 
+/// Room for so many events stays when all have left.
+const EVENTS: usize = 1024;
+
 /// When a snapshot is made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SnapshotEvery {
@@ -264,6 +267,8 @@ impl Host {
                 let owed = self.cell.owed();
                 self.log()?.keep_room(owed);
             }
+        } else {
+            self.room = writing.into_room();
         }
         let epoch = self.cell.epoch();
         if epoch > self.raised {
@@ -314,7 +319,11 @@ impl Host {
 
     /// The next event, of those that were told to leave.
     pub(super) fn next_event(&mut self) -> Option<(u64, What)> {
-        self.events.pop_front()
+        let next = self.events.pop_front();
+        if self.events.is_empty() {
+            self.events.shrink_to(EVENTS);
+        }
+        next
     }
 
     /// Hands over what was appended.

@@ -57,10 +57,11 @@ impl Manager {
         if self.holders.iter().chain(&self.queue).any(|share| share.request == request) {
             return out.misbehaved(from, "acquire: twice for one request");
         }
-        if self.queue.is_empty() && self.has_room_for(cfg, &share.need) {
-            return self.hold(share, out);
-        }
         if self.queue.is_empty() {
+            if self.has_room_for(cfg, &share.need) {
+                return self.hold(share, out);
+            }
+            // Mostly it waits alone; a queue that makes room by itself makes some for four.
             self.queue.reserve_exact(1);
         }
         if cfg.rules.fifo {

@@ -147,12 +147,11 @@ impl<P: Protocol> World<'_, P> {
     fn send_to_manager(&mut self, from: Addr, to: ManagerId, msg: P::ToManager) -> Step {
         let link = self.link(from, Addr::Manager(to), self.managers.len())?;
         let [once, twice] = self.arrivals(from, Addr::Manager(to));
-        let Link { from, to } = link;
         if let Some(arrival) = twice {
-            self.push(arrival, Item::ToManager { to, from, msg: msg.clone() });
+            self.push(arrival, Item::ToManager { to: link.to, from: link.from, msg: msg.clone() });
         }
         if let Some(arrival) = once {
-            self.push(arrival, Item::ToManager { to, from, msg });
+            self.push(arrival, Item::ToManager { to: link.to, from: link.from, msg });
         }
         Ok(())
     }
@@ -160,12 +159,11 @@ impl<P: Protocol> World<'_, P> {
     fn send_to_user(&mut self, from: Addr, to: UserId, msg: P::ToUser) -> Step {
         let link = self.link(from, Addr::User(to), self.lanes.len())?;
         let [once, twice] = self.arrivals(from, Addr::User(to));
-        let Link { from, to } = link;
         if let Some(arrival) = twice {
-            self.push(arrival, Item::ToUser { to, from, msg: msg.clone() });
+            self.push(arrival, Item::ToUser { to: link.to, from: link.from, msg: msg.clone() });
         }
         if let Some(arrival) = once {
-            self.push(arrival, Item::ToUser { to, from, msg });
+            self.push(arrival, Item::ToUser { to: link.to, from: link.from, msg });
         }
         Ok(())
     }

@@ -37,7 +37,10 @@ impl Who {
         }
     }
 
-    /// The user that it is; of a manager, nobody knows whom.
+    /// The user that it is.
+    ///
+    /// # Panics
+    /// Of a manager.
     pub(super) fn user(self) -> UserId {
         let lane = Lane { home: Home::default(), number: self.number };
         UserId::after(lane, u64::from(self.generation))
