@@ -244,7 +244,7 @@ impl Books {
             }
             Fact::GivenUp { cell, life, word } => {
                 let given_up = GivenUp { life: *life, word: word.clone() };
-                self.ties.given_up.insert(*cell, given_up);
+                self.ties.gives_up(*cell, given_up);
             }
             Fact::HeldFor(given) => self.hold_for(given)?,
             Fact::Recovery { missing, until, horizon, held } => {

@@ -54,7 +54,8 @@ pub struct Known {
 /// forgotten something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Met {
-    /// What it knew when there was a link last: up to there the log was found to be what it knew.
+    /// What it knew at most whenever there was a link: up to there the log was found to be what it knew. All that there can be, if it was given
+    /// up since.
     upto: u64,
     /// The start in which that was.
     nonce: u128,
@@ -66,6 +67,16 @@ impl Met {
     /// There is a link, in this start, to somebody who knew as much of this life.
     pub(crate) fn now(upto: u64, nonce: u128) -> Self {
         Self { upto, nonce, end: None }
+    }
+
+    /// Somebody was given up: whatever it knows is not to be found in the log, until there is a link to it again.
+    pub(crate) fn excused(nonce: u128) -> Self {
+        Self::now(u64::MAX, nonce)
+    }
+
+    /// Up to where the log was found to be what it knew.
+    pub(crate) fn found(&self) -> u64 {
+        if self.upto == u64::MAX { 0 } else { self.upto }
     }
 
     /// Another start has begun, with as many records.

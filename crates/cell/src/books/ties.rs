@@ -227,9 +227,10 @@ impl Ties {
         self.heard.agreed.remove(&cell);
     }
 
-    /// It has said what it knew of this one.
+    /// It has said what it knew of this one. What it knew before is in this log, too, also if it has forgotten that and remembers it later.
     pub(super) fn agrees(&mut self, cell: CellId, upto: u64) {
-        self.heard.met.insert(cell, Met::now(upto, self.heard.nonce));
+        let before = self.heard.met.get(&cell).map_or(0, Met::found);
+        self.heard.met.insert(cell, Met::now(upto.max(before), self.heard.nonce));
         self.heard.agreed.insert(cell);
     }
 
@@ -240,6 +241,15 @@ impl Ties {
         if self.heard.agreed.contains(&cell) {
             let Presence { life, nonce, length, .. } = *met;
             self.heard.known.insert(cell, Known { life, nonce, length });
+        }
+    }
+
+    /// An operator has given it up. If that was waited for, it may come back in another life, and still know what this log does not tell of:
+    /// that is settled.
+    pub(super) fn gives_up(&mut self, cell: CellId, given_up: GivenUp) {
+        self.given_up.insert(cell, given_up);
+        if self.recovery.missing.contains(&cell) {
+            self.heard.met.insert(cell, Met::excused(self.heard.nonce));
         }
     }
 

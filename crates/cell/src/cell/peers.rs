@@ -64,10 +64,18 @@ impl Cell {
         }
     }
 
-    /// Another cell knows more of this one than its log tells.
+    /// Another cell knows more of this one than its log tells. So any other may hold something that is not in there, and says so over its next
+    /// link; and in the epochs that the log does not tell of, others may have been given something.
     pub(super) fn outdone(&mut self, by: CellId) -> Result<(), Defect> {
         let mut recovery = self.doubt_the_log();
+        let mut others = self.books.ties().known();
+        others.extend(self.engine.peers());
+        for cell in others.iter().filter(|cell| self.engine.is_linked(**cell)) {
+            self.out.effects.push(Effect::Unlink(*cell, "it is to say once more what it holds"));
+        }
+        recovery.missing.extend(others);
         recovery.missing.insert(by);
+        self.engine.go_above(u64::from(Presence::epoch_beyond(self.engine.epoch())) << 32);
         self.out.sync = true;
         self.wait_for(Recovery { until: None, ..recovery })
     }

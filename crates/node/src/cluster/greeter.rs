@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use holdall_cell::books::GivenUp;
-use holdall_cell::greeting::{Presence, Stranger};
+use holdall_cell::greeting::{Known, Presence, Stranger};
 use holdall_cell::lease::Terms;
 use holdall_http::token::Tokens;
 use holdall_links::{Above, Cell, CellId};
@@ -55,6 +55,8 @@ struct Peer {
     is_replicated: bool,
     /// The version that it speaks, if it has a link.
     version: u32,
+    /// The life in which it has said that it knows more of this cell than its log tells.
+    outdoes: Option<u128>,
 }
 
 impl Greeter {
@@ -101,10 +103,14 @@ impl Greeter {
         self.state().presence
     }
 
-    /// What a peer that refuses this start with these words has known of its log, if that is a later state.
-    pub(crate) fn outdone(&self, words: &str) -> Option<Stranger> {
+    /// What a peer that refuses this start with these words has known of its log, if that is a later state. What one knows that was given up
+    /// does not count.
+    pub(crate) fn outdone(&self, by: CellId, words: &str) -> Option<Stranger> {
         let why = Stranger::told(words)?;
         let state = self.state();
+        if state.forgotten.is_away(by) {
+            return None;
+        }
         state.presence.is_outdone(&why, state.distinct).then_some(why)
     }
 
@@ -113,15 +119,30 @@ impl Greeter {
         self.state().alone = Some(why);
     }
 
+    /// A peer knows more of this cell than its log tells: in this life it is not wanted. It would be met again and again otherwise.
+    pub(crate) fn outdoes(&self, cell: CellId, life: u128) {
+        self.state().peers.entry(cell).or_default().outdoes = Some(life);
+    }
+
+    /// What is known of a peer: what is in the log, or what was heard since of the same start of it.
+    pub(crate) fn knows(&self, cell: CellId, mut known: Known) -> Known {
+        let heard = self.peer(cell).presence;
+        let heard = heard.filter(|it| (it.life, it.nonce) == (known.life, known.nonce));
+        known.length = known.length.max(heard.map_or(0, |heard| heard.length));
+        known
+    }
+
     /// There is a link to a peer with this greeting, if it may be one still. Says which start it is, and whether it has come
     /// back after it was forgotten.
     pub(crate) fn linked(&self, peer: &Cell, greeting: &[u8]) -> Result<(Presence, bool), String> {
-        let Greeting { presence, version, is_replicated, .. } = self.check(peer, greeting)?;
+        let Greeting { presence: begun, version, is_replicated, .. } =
+            self.check(peer, greeting)?;
         let mut state = self.state();
         let is_back = state.forgotten.comes_back(peer.id).map_err(|error| error.to_string())?;
         let it = state.peers.entry(peer.id).or_default();
-        *it = Peer { presence: Some(presence), is_linked: true, is_replicated, version };
-        Ok((presence, is_back))
+        let presence = Some(begun);
+        *it = Peer { presence, is_linked: true, is_replicated, version, outdoes: None };
+        Ok((begun, is_back))
     }
 
     /// Whether a peer understands what is said about replicated cells.
@@ -211,6 +232,13 @@ impl Greeter {
             ));
         }
         let known = state.peers.get(&peer.id).copied().unwrap_or_default();
+        if known.outdoes == Some(greeting.presence.life) {
+            return Err(format!(
+                "{peer} knows more of this cell than its log tells, and is waited for: give this cell a new life, or say \
+                 `holdall cluster forget {}`, if it holds nothing",
+                peer.name
+            ));
+        }
         let is_later = known.presence.is_some_and(|before| {
             before.life == greeting.presence.life && before.epoch < greeting.presence.epoch
         });
@@ -301,12 +329,53 @@ mod tests {
             other.unlinked(peer.id);
             let why = other.welcome(&peer, &late).expect_err("overtaken");
             assert!(why.contains("had 103"), "{why}");
-            assert_eq!(greeter.outdone(&why), None, "{why}");
+            assert_eq!(greeter.outdone(peer.id, &why), None, "{why}");
             greeter.has_come_to(200);
             let why = Stranger::Shorter { length: 100, known: 103 };
-            assert_eq!(greeter.outdone(&why.to_string()), written.then_some(why));
+            assert_eq!(greeter.outdone(peer.id, &why.to_string()), written.then_some(why));
             let why = Stranger::Shorter { length: 100, known: 201 };
-            assert_eq!(greeter.outdone(&why.to_string()), Some(why), "this start told nobody that");
+            assert_eq!(
+                greeter.outdone(peer.id, &why.to_string()),
+                Some(why),
+                "this start told nobody that"
+            );
+        }
+    }
+
+    /// It is given up, or begins a new life.
+    #[test]
+    fn who_knows_more_of_a_replicated_cell_is_refused_until_somebody_has_seen_to_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (greeter, peer) = (greeter(&dir), cell(2 << 64, "b"));
+        let more = Stranger::Shorter { length: 0, known: 9 }.to_string();
+        greeter.linked(&peer, &says(1, 1, 10, 5)).expect("wanted");
+        greeter.unlinked(peer.id);
+        greeter.outdoes(peer.id, 1);
+        let why = greeter.welcome(&peer, &says(1, 2, 20, 9)).expect_err("it is waited for");
+        assert!(why.contains("cluster forget b"), "{why}");
+        assert_eq!(Stranger::told(&why), None, "that says nothing of its own log");
+        assert_eq!(greeter.welcome(&peer, &says(2, 2, 20, 9)), Ok(()), "another life");
+        assert!(greeter.outdone(peer.id, &more).is_some());
+        let (word, _) = greeter.word_to_forget(peer.id).expect("random");
+        forget(&greeter, &peer, &word);
+        assert_eq!(greeter.outdone(peer.id, &more), None, "somebody has seen to it");
+        greeter.linked(&peer, &says(2, 2, 20, 9)).expect("another life");
+        greeter.unlinked(peer.id);
+        assert!(greeter.outdone(peer.id, &more).is_some());
+    }
+
+    /// What beats have told since is not in the log.
+    #[test]
+    fn what_was_heard_of_the_start_that_is_known_is_known() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (greeter, peer) = (greeter(&dir), cell(2 << 64, "b"));
+        greeter.linked(&peer, &says(1, 1, 10, 5)).expect("wanted");
+        greeter.heard(peer.id, 30);
+        let known = Known { life: 1, nonce: 10, length: 20 };
+        assert_eq!(greeter.knows(peer.id, known).length, 30);
+        assert_eq!(greeter.knows(peer.id, Known { length: 40, ..known }).length, 40);
+        for other in [Known { life: 2, ..known }, Known { nonce: 11, ..known }, Known::default()] {
+            assert_eq!(greeter.knows(peer.id, other), other);
         }
     }
 

@@ -24,6 +24,7 @@ use holdall_wire::{Fault, Reply, RequestNo};
 use tracing::{error, info, trace, warn};
 
 use super::backlog::Backlog;
+use super::heard::Still;
 use super::meeting::Meeting;
 use super::questions::Questions;
 use super::start::until_written;
@@ -44,6 +45,8 @@ pub(super) struct Cells {
     pub(super) leases: Leases,
     /// The links that are up.
     pub(super) links: BTreeMap<CellId, Link>,
+    /// What beats tell while the log grows by what they tell alone.
+    pub(super) still: Still,
     /// Those over which the other one has not said yet what it knows.
     pub(super) meetings: BTreeMap<CellId, Meeting>,
     /// What the links know the cells by.
@@ -94,6 +97,7 @@ impl Cells {
             terms: known.terms,
             leases: Leases::new(known.terms, now, ids.keys().copied()),
             links: BTreeMap::new(),
+            still: Still::default(),
             meetings: BTreeMap::new(),
             ids,
             last_link: 0,
@@ -203,10 +207,13 @@ impl Service {
 
     fn on_up(&mut self, peer: &links::Cell, greeting: &[u8], way: Way) {
         self.remember_word(peer.id);
+        let known = self.books().ties().known_of(number(peer.id));
         let Some(cells) = &mut self.cells else { return };
         if !cells.backlog.has_room(number(peer.id)) {
             return way.end("the disk stands still, and too much waits to be said to it");
         }
+        // The greeting says where another start of it is.
+        let known = cells.greeter.knows(peer.id, known);
         let (presence, is_back) = match cells.greeter.linked(peer, greeting) {
             Ok(wanted) => wanted,
             Err(why) => {
@@ -214,8 +221,8 @@ impl Service {
                 return way.end("it is not wanted any more; it is told why when it comes again");
             }
         };
-        let says = cells.greeter.says_what_it_knows(peer.id);
-        self.meet(Meeting { peer: peer.clone(), presence, is_back, way }, says);
+        let known = cells.greeter.says_what_it_knows(peer.id).then_some(known);
+        self.meet(Meeting { peer: peer.clone(), presence, is_back, way }, known);
     }
 
     fn on_down(&mut self, peer: &links::Cell, why: &str) {
@@ -380,7 +387,8 @@ impl Service {
         if self.hosted.is_some() && self.host.held_up().is_some() {
             return; // It holds nothing elsewhere: its beats keep nothing alive, and would only pile up.
         }
-        let (sent, length) = (self.boottime(), self.host.last().0);
+        let (sent, last) = (self.boottime(), self.host.last().0);
+        let length = self.cells.as_ref().map_or(last, |cells| cells.still.told(last));
         self.say(cell, Frame::Beat { sent, length });
     }
 

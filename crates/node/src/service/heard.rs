@@ -15,6 +15,29 @@ use holdall_wire::Refusal;
 use super::Service;
 use crate::cluster::frame::Frame;
 
+/// A log that has grown only by what beats of others told. That is not told with beats in turn: two cells that keep each other's word would never
+/// come to rest. It may always be told later.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Still {
+    /// How long it was before.
+    since: u64,
+    /// And is.
+    now: u64,
+}
+
+impl Still {
+    /// What a beat told made the log so much longer.
+    fn grows(&mut self, before: u64, now: u64) {
+        let since = self.told(before);
+        *self = Self { since, now };
+    }
+
+    /// What a beat tells of a log that is so long.
+    pub(super) fn told(self, length: u64) -> u64 {
+        if length == self.now { self.since } else { length }
+    }
+}
+
 impl Service {
     /// What a cell says is taken, or if there is no room for it, turned down. That rests on nothing, and waits for nothing.
     fn on_said(&mut self, said: Input) {
@@ -65,7 +88,12 @@ impl Service {
     pub(super) fn heard_length(&mut self, cell: CellId, length: u64) {
         let is_to_be_kept = self.books().ties().is_to_be_kept(cell, length);
         if is_to_be_kept && self.host.held_up().is_none() {
+            let before = self.host.last().0;
             self.input(Input::CameTo { cell, length });
+            let now = self.host.last().0;
+            if let Some(cells) = &mut self.cells {
+                cells.still.grows(before, now);
+            }
         }
     }
 
@@ -94,4 +122,35 @@ impl Service {
 fn is_now(said: &Input) -> bool {
     let Input::Said { message, .. } = said else { return false };
     matches!(&**message, PeerMessage::ToManager { order: Some(order), .. } if order.now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each holds something of the other, and keeps what its beats tell.
+    #[test]
+    fn two_cells_that_do_nothing_come_to_rest() {
+        let mut cells = [(10, Still::default()), (20, Still::default())];
+        let mut kept = [0, 0];
+        for beat in 0..100 {
+            let (one, other) = (beat % 2, (beat + 1) % 2);
+            let (length, still) = cells[one];
+            let told = still.told(length);
+            assert!(told >= 10 && told <= length);
+            if told > kept[one] {
+                kept[one] = told;
+                let (length, still) = &mut cells[other];
+                still.grows(*length, *length + 1);
+                *length += 1;
+            }
+        }
+        let [(one, first), (other, second)] = cells;
+        assert_eq!((one, other), (11, 21));
+        assert_eq!((first.told(one), second.told(other)), (10, 20));
+        assert_eq!(first.told(12), 12, "something has happened");
+        let mut later = first;
+        later.grows(12, 13);
+        assert_eq!(later.told(13), 12);
+    }
 }

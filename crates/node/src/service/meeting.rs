@@ -35,12 +35,10 @@ impl Meeting {
 
 impl Service {
     /// There is a connection to a cell that is wanted. What is known of that is said first, to whoever does the same.
-    pub(super) fn meet(&mut self, meeting: Meeting, says: bool) {
-        if !says {
-            return self.link_with(meeting, None);
-        }
+    pub(super) fn meet(&mut self, meeting: Meeting, known: Option<Known>) {
+        let Some(known) = known else { return self.link_with(meeting, None) };
         let cell = number(meeting.peer.id);
-        match Frame::Knows(self.books().ties().known_of(cell)).encode() {
+        match Frame::Knows(known).encode() {
             // If it is down, that is told.
             Ok(bytes) => drop(meeting.way.send(bytes)),
             Err(error) => error!("what is known of a cell cannot be said: {error}"),
@@ -62,6 +60,13 @@ impl Service {
                     cells.greeter.unlinked(meeting.peer.id);
                 }
                 self.on_outdone(meeting.peer.id, why);
+                // It is in the log that it is waited for. Nothing that it says changes that.
+                if let Some(cells) = &self.cells
+                    && self.hosted.is_some()
+                    && self.books().ties().recovery().missing.contains(&cell)
+                {
+                    cells.greeter.outdoes(meeting.peer.id, meeting.presence.life);
+                }
             }
         }
     }

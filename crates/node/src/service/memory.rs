@@ -157,7 +157,7 @@ async fn find_forgotten(service: &Shared) -> io::Result<Vec<Process>> {
 impl Service {
     /// Another member does not want this one.
     pub(super) fn on_refused(&mut self, by: links::CellId, why: &str) {
-        let why = self.cells.as_ref().and_then(|cells| cells.greeter.outdone(why));
+        let why = self.cells.as_ref().and_then(|cells| cells.greeter.outdone(by, why));
         if let Some(why) = why {
             self.on_outdone(by, why);
         }
@@ -171,6 +171,9 @@ impl Service {
             return;
         };
         if self.hosted.is_some() {
+            if !self.host.leads() {
+                return; // Others have heard of whoever leads by now, and that is no sign of anything.
+            }
             let is_known = self.books().ties().recovery().missing.contains(&number(by));
             if !is_known || self.books().ties().recovery().until.is_some() {
                 error!(

@@ -29,8 +29,10 @@ impl Story {
         self.epoch += 1;
         let member = |text, cell| Member { name: name(text), cell };
         let (own, members) = (member("here", HERE), vec![member("there", THERE)]);
+        let declared = |(name, kind)| Declared { name, kind, limit: None };
         let start = Start {
             epoch: self.epoch,
+            pools: self.pools.clone().into_iter().map(declared).collect(),
             life,
             lost: life != LIFE,
             nonce,
@@ -173,24 +175,95 @@ fn what_is_known_of_another_log_outlasts_a_start() {
     assert_eq!(knows(&story), Known::default());
 }
 
+impl Story {
+    /// Whether somebody who comes is given the board, which is given back at once.
+    fn gives(&mut self, session: u64) -> bool {
+        self.comes(session);
+        let told = self.asks(session, 1, "board", Lasting::Connection);
+        self.input(Input::Over(SessionId(session.into())));
+        told.iter().any(|it| matches!(it, Effect::Reply { reply: Reply::Granted { .. }, .. }))
+    }
+
+    fn forgets(&mut self, cell: CellId) {
+        self.input(Input::Forget { cell, life: None, word: Vec::new() });
+    }
+}
+
 /// Of a log that goes from host to host.
 #[test]
 fn whoever_is_outdone_gives_nothing_to_anybody_whatever_starts_follow() {
     let mut story = met();
+    assert!(story.gives(1));
     story.input(Input::Outdone(THERE));
-    let gives = |story: &mut Story, session| {
-        story.comes(session);
-        let told = story.asks(session, 1, "board", Lasting::Connection);
-        told.iter().any(|it| matches!(it, Effect::Reply { reply: Reply::Granted { .. }, .. }))
-    };
-    assert!(!gives(&mut story, 1));
+    assert!(!story.gives(2));
     for upgrade in [false, true] {
         story.starts_as(2, upgrade);
         story.at += 1 << 40;
         story.input(Input::Due);
-        assert!(story.cell.is_recovering() && !gives(&mut story, 2 + u64::from(upgrade)));
+        assert!(story.cell.is_recovering() && !story.gives(3 + u64::from(upgrade)));
     }
-    let (life, word) = (None, Vec::new());
-    story.input(Input::Forget { cell: THERE, life, word });
-    assert!(!story.cell.is_recovering(), "an operator has said so");
+    story.forgets(THERE);
+    assert!(!story.cell.is_recovering() && story.gives(5), "an operator has said so");
+}
+
+/// It comes back in another life, and remembers what it knew.
+#[test]
+fn what_one_knows_that_was_waited_for_and_given_up_is_settled() {
+    let beyond = known(77, 5000);
+    let mut story = met();
+    assert!(story.looks(beyond).is_err());
+    story.forgets(THERE);
+    assert!(story.looks(beyond).is_err(), "nobody has asked about that");
+    story.input(Input::Outdone(THERE));
+    story.forgets(THERE);
+    for upgrade in [false, true] {
+        story.starts_as(2, upgrade);
+        assert_eq!(story.looks(beyond), Ok(()));
+    }
+    story.meets(60, Some(beyond));
+    assert!(story.gives(1));
+    story.starts_as(3, false);
+    assert_eq!(story.looks(beyond), Ok(()), "it has heard nothing since");
+    let more = known(77, 5001);
+    assert_eq!(story.looks(more), Err(Stranger::Parted { known: 5001 }), "for once");
+}
+
+/// It was in the log when there was a link first.
+#[test]
+fn whoever_forgets_what_it_knew_and_remembers_it_again_is_let_in() {
+    let mut story = met();
+    let told = known(1, story.length());
+    story.starts_as(2, false);
+    story.meets(50, Some(told));
+    story.meets(51, Some(Known::default()));
+    assert_eq!(story.looks(told), Ok(()));
+}
+
+/// Also those that know no more than the log tells may hold what it has forgotten.
+#[test]
+fn whoever_is_outdone_waits_for_all_and_goes_above_all_fences() {
+    let third = CellId(3);
+    let mut story = met();
+    let members = [("there", THERE), ("third", third)];
+    let members = members.map(|(text, cell)| Member { name: name(text), cell });
+    story.input(Input::Members(members.into()));
+    let presence = Presence { life: 8, epoch: 1, nonce: 9, began: 10, length: 11 };
+    let link = Input::Linked { cell: third, presence, knows: Some(Known::default()) };
+    story.input(link.clone());
+    let says = |length| {
+        let all = Assertion { last: true, ..Assertion::default() };
+        Input::Said { cell: third, message: Box::new(PeerMessage::Assert(all)), length }
+    };
+    story.input(says(12));
+    story.input(Input::Unlinked(THERE));
+    let (before, told) = (story.cell.epoch(), story.input(Input::Outdone(THERE)));
+    let cut = |it: &Effect| matches!(it, Effect::Unlink(cell, _) if *cell == third);
+    assert!(told.iter().any(cut), "it has said before what it holds: {told:?}");
+    assert!(story.cell.epoch() >= Presence::epoch_beyond(before));
+    story.forgets(THERE);
+    assert!(story.cell.is_recovering() && !story.gives(1));
+    story.input(Input::Unlinked(third));
+    story.input(link);
+    story.input(says(13));
+    assert!(!story.cell.is_recovering() && story.gives(2));
 }
