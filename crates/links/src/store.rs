@@ -1,7 +1,8 @@
 //! Files that are either the old or the new one, and are known to be whole.
 //!
-//! A file is written beside its place, synced, and renamed; then the directory is synced. It is its owner's
-//! alone, and no link is followed. What is kept as a value has a first line that says what it is and in which
+//! A file is written beside its place, synced, and renamed; then the directory is synced. Whoever does that has
+//! `lock` beside it locked: a host of a cell and the agent that it belongs to keep what they know in the same one. It is its
+//! owner's alone, and no link is followed. What is kept as a value has a first line that says what it is and in which
 //! version, and a checksum: a damaged file is refused, never read as something else.
 
 use std::fs::{File, OpenOptions};
@@ -35,6 +36,7 @@ pub(crate) fn make_dir(dir: &Path) -> Result<(), Error> {
 /// Replaces a file.
 pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<(), Error> {
     let new = path.with_added_extension("new");
+    let _lock = lock(&path.with_file_name("lock"))?;
     let written = || {
         match std::fs::remove_file(&new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -147,6 +149,19 @@ mod tests {
             let read = kept::<(u64, String)>(&path, FIRST);
             assert!(matches!(read, Err(Error::Damaged(..))), "cut at {at}");
         }
+    }
+
+    #[test]
+    fn two_replace_a_file_at_a_time() {
+        let (_dir, path) = file();
+        std::thread::scope(|scope| {
+            for one in [b"one", b"two"] {
+                let path = &path;
+                scope.spawn(move || (0..100).for_each(|_| replace(path, one).expect("replaced")));
+            }
+        });
+        let left = std::fs::read(&path).expect("there");
+        assert!(left == b"one" || left == b"two");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Calling the host that is to lead next, and hearing that it is ready.
 
 use holdall_etcd::Failure;
-use holdall_etcd::messages::{Delete, Event, Operation, Put, Transaction};
+use holdall_etcd::messages::{Compare, Delete, Operation, Put, Range, Transaction};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -45,12 +45,14 @@ impl<K: Kv> Place<K> {
         let put = Put { key: self.keys.called(), value: called.write(), lease: elected.lease };
         let mut tries = 0;
         loop {
-            match self.say(elected, put.clone().into()).await {
-                Ok(revision) => {
+            match self.say(elected, Vec::new(), put.clone().into()).await {
+                Ok(true) => {
                     elected.told.trouble(By::Call, None);
-                    self.listen_to(elected, &called, revision).await;
+                    self.listen_to(elected, &called).await;
                     elected.told.ready(None);
                 }
+                // It leads no more.
+                Ok(false) => return,
                 Err(failure) => {
                     elected.told.trouble(By::Call, Some(self.error(&failure)));
                 }
@@ -62,31 +64,49 @@ impl<K: Kv> Place<K> {
 
     /// The host that was called need not come.
     async fn call_off(&self, elected: &Elected) {
-        let delete = Delete { key: self.keys.called(), end: Vec::new() };
         let mut tries = 0;
-        while self.say(elected, delete.clone().into()).await.is_err() {
+        while self.delete_called(elected).await.is_err() {
             sleep(pause(tries)).await;
             tries += 1;
         }
     }
 
-    /// Writes something as the leader; when that was.
-    async fn say(&self, elected: &Elected, what: Operation) -> Result<i64, Failure> {
-        let (compare, success) = (self.is_leader(elected.term), vec![what]);
-        let transaction = Transaction { compare, success, failure: Vec::new() };
-        let answer = self.kv.transact(transaction).await?;
-        Ok(answer.header.map_or(0, |header| header.revision))
+    /// Deletes what is there, and nothing that is written later, should this arrive late.
+    async fn delete_called(&self, elected: &Elected) -> Result<(), Failure> {
+        let key = self.keys.called();
+        let range = Range { key: key.clone(), ..Range::default() };
+        let Some(found) = self.kv.range(range).await?.found.pop() else { return Ok(()) };
+        let is_same = Compare::was_modified(key.clone(), found.modified);
+        let delete = Delete { key, end: Vec::new() };
+        self.say(elected, vec![is_same], delete.into()).await.map(drop)
+    }
+
+    /// Writes something as the leader, if it is that, and something else is so; whether it was.
+    async fn say(
+        &self,
+        elected: &Elected,
+        mut compare: Vec<Compare>,
+        what: Operation,
+    ) -> Result<bool, Failure> {
+        compare.extend(self.is_leader(elected.term));
+        let transaction = Transaction { compare, success: vec![what], failure: Vec::new() };
+        Ok(self.kv.transact(transaction).await?.succeeded)
     }
 
     /// Hears whether it is ready, until that cannot be known.
-    async fn listen_to(&self, elected: &Elected, called: &Called, revision: i64) {
-        let keys = (self.keys.ready(), Vec::new());
-        let Ok(mut events) = self.kv.watch(keys, revision).await else { return };
+    async fn listen_to(&self, elected: &Elected, called: &Called) {
+        let key = self.keys.ready();
+        let is_its = |ready: &Ready| ready.called == *called;
+        // It says so once, and may have.
+        let range = Range { key: key.clone(), ..Range::default() };
+        let Ok(now) = self.kv.range(range).await else { return };
+        let revision = now.header.as_ref().map_or(0, |header| header.revision);
+        elected.told.ready(now.found.first().and_then(Ready::read).filter(is_its));
+        let Ok(mut events) = self.kv.watch((key, Vec::new()), revision + 1).await else { return };
         while let Ok(events) = events.next().await {
             let Some(last) = events.last() else { continue };
-            let ready = |event: &Event| Ready::read(event.found.as_ref()?);
-            let ready = ready(last).filter(|ready| !last.is_deletion() && ready.called == *called);
-            elected.told.ready(ready);
+            let ready = last.found.as_ref().filter(|_| !last.is_deletion()).and_then(Ready::read);
+            elected.told.ready(ready.filter(is_its));
         }
     }
 }

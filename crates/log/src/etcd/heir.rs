@@ -43,8 +43,9 @@ pub(super) type Audience = mpsc::UnboundedSender<Ahead>;
 struct Heir<'a, K: Kv> {
     place: &'a Place<K>,
     called: Called,
+    /// Its lease, from when it is ready on.
     lease: i64,
-    /// Until when it counts.
+    /// Until when that counts.
     until: u64,
     /// The log, as far as it was heard of.
     read: Read,
@@ -75,15 +76,8 @@ impl<K: Kv> Place<K> {
             return Ok(None);
         }
         self.kv.seek_leader().await;
-        let sent = self.kv.now();
-        let Ok(lease) = self.kv.grant_lease(self.options.seconds()).await else { return Ok(None) };
-        let until = until(sent, lease.seconds);
-        let left = Duration::from_millis(until.saturating_sub(sent));
-        let waiting =
-            tokio::time::timeout(left, self.wait_ready(called, lease.id, until, audience));
-        let became = waiting.await.unwrap_or(Ok(None));
+        let became = self.wait_ready(called, audience).await;
         if !matches!(became, Ok(Some(_))) {
-            self.give_up(lease.id).await;
             audience.map(|audience| audience.send(Ahead::Over));
         }
         became
@@ -92,15 +86,34 @@ impl<K: Kv> Place<K> {
     async fn wait_ready(
         &self,
         called: Called,
-        lease: i64,
-        until: u64,
         audience: Option<&Audience>,
     ) -> Result<Option<(Elected, Read)>, OpenError> {
+        let Some(mut heir) = self.prepare(called, audience).await? else { return Ok(None) };
+        // From now on it counts how long that lasts.
+        let sent = self.kv.now();
+        let Ok(lease) = self.kv.grant_lease(self.options.seconds()).await else { return Ok(None) };
+        (heir.lease, heir.until) = (lease.id, until(sent, lease.seconds));
+        let left = Duration::from_millis(heir.until.saturating_sub(sent));
+        let became = tokio::time::timeout(left, heir.wait_to_lead(audience)).await;
+        let became = became.unwrap_or(Ok(None));
+        if !matches!(became, Ok(Some(_))) {
+            self.give_up(lease.id).await;
+        }
+        became
+    }
+
+    /// Reads what there is, and waits until whoever hears of it is ready to lead, for as long as it is called. None if that has come
+    /// to nothing.
+    async fn prepare(
+        &self,
+        called: Called,
+        audience: Option<&Audience>,
+    ) -> Result<Option<Heir<'_, K>>, OpenError> {
         let read = self.read().await?;
         let keys = self.keys.all_but_snapshots();
         let Ok(events) = self.kv.watch(keys, read.meta.revision + 1).await else { return Ok(None) };
         let next = read.meta.next.unwrap_or(Index(1));
-        let mut heir = Heir { place: self, called, lease, until, read, next, events };
+        let mut heir = Heir { place: self, called, lease: 0, until: 0, read, next, events };
         let told = heir.begin(audience);
         let mut ready = std::pin::pin!(async {
             match told {
@@ -110,18 +123,17 @@ impl<K: Kv> Place<K> {
         });
         loop {
             tokio::select! {
-                is_ready = &mut ready => if is_ready { break } else { return Ok(None) },
+                is_ready = &mut ready => return Ok(is_ready.then_some(heir)),
                 became = heir.hear(audience) => if !matches!(became?, Became::Waiting) { return Ok(None) },
+                // A watch may tell late.
+                () = tokio::time::sleep(self.options.lease) => if !self.is_called(&heir.called).await { return Ok(None) },
             }
         }
-        heir.say_ready().await;
-        loop {
-            match heir.hear(audience).await? {
-                Became::Waiting => {}
-                Became::Nothing => return Ok(None),
-                Became::Leader => return heir.elected().map(Some),
-            }
-        }
+    }
+
+    /// Whether it is called still, as far as is known.
+    async fn is_called(&self, called: &Called) -> bool {
+        self.meta().await.is_ok_and(|meta| meta.heir_called() == Some(called))
     }
 }
 
@@ -133,6 +145,21 @@ impl<K: Kv> Heir<'_, K> {
         // Whoever does not hear of it is never ready.
         let _ = audience?.send(Ahead::Begun { snapshot, records, ready });
         Some(told)
+    }
+
+    /// Says that it is ready, and waits until it leads. None if that has come to nothing.
+    async fn wait_to_lead(
+        mut self,
+        audience: Option<&Audience>,
+    ) -> Result<Option<(Elected, Read)>, OpenError> {
+        self.say_ready().await;
+        loop {
+            match self.hear(audience).await? {
+                Became::Waiting => {}
+                Became::Nothing => return Ok(None),
+                Became::Leader => return self.elected().map(Some),
+            }
+        }
     }
 
     /// Says that it is ready, unless the one that has called it leads no more.
@@ -163,7 +190,7 @@ impl<K: Kv> Heir<'_, K> {
             self.take(event)?;
         }
         let meta = &self.read.meta;
-        let is_leader = meta.leader_lease == self.lease;
+        let is_leader = self.lease != 0 && meta.leader_lease == self.lease;
         let waits = meta.is_led_by(self.called.term) && meta.heir_called() == Some(&self.called);
         let more = self.read.records[begun..].to_vec();
         if let (Some(audience), false) = (audience, more.is_empty()) {

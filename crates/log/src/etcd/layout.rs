@@ -285,7 +285,7 @@ pub(super) fn write_epoch(epoch: u32) -> Bytes {
 }
 
 /// How far a log has come. Of two heads that one leader has written the later says more: a higher
-/// number, or a higher epoch. Only what seals the log may leave it as it is, and deletes the leader's key.
+/// number, or a higher epoch. Only what seals the log may leave it as it is: it deletes the leader's key, or makes it another's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Head {
     /// The number that the next record has.

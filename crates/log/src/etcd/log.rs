@@ -115,6 +115,9 @@ impl<K: Kv> Core<K> {
         self.wanted.send_if_modified(|wanted| {
             let is_news = *wanted != heir;
             *wanted = heir;
+            if is_news {
+                self.elected.told.ready(None);
+            }
             is_news
         });
     }
@@ -122,6 +125,8 @@ impl<K: Kv> Core<K> {
     /// That one, if it is ready.
     pub(super) fn heir(&self, host: &str) -> Result<Heir, Error> {
         let ready = self.elected.told.who_is_ready().filter(|ready| ready.called.host == host);
+        // There is an epoch for it.
+        let ready = ready.filter(|_| self.progress().epoch.max(self.queue.lock().epoch) < u32::MAX);
         let not_ready =
             || Error::NotReady { place: self.place.name.clone(), heir: host.to_owned() };
         ready.map(Heir::Ready).ok_or_else(not_ready)

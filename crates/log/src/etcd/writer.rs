@@ -268,7 +268,8 @@ impl<'a, K: Kv> Writer<'a, K> {
     /// What makes another host leader, which is ready: its key takes the place of this one's.
     fn make_leader(&self, ready: &Ready, epoch: u32) -> [Operation; 2] {
         let keys = &self.place.keys;
-        let epoch = epoch + u32::from(self.place.options.rules.raises_epoch_of_heir);
+        let raised = u32::from(self.place.options.rules.raises_epoch_of_heir);
+        let epoch = epoch.saturating_add(raised); // It was looked whether there is one.
         let (host, address) = (ready.called.host.clone(), ready.address.clone());
         let leader = Leader { host, address, epoch, life: self.elected.cell.life, term: 0 };
         let put = |key, value, lease| Operation::from(Put { key, value, lease });
@@ -308,7 +309,10 @@ impl<'a, K: Kv> Writer<'a, K> {
                 let became = self.look().await?;
                 let is_withdrawn = matches!(became, Became::Missed) && !self.may_be_sealed();
                 if is_withdrawn && self.queue.is_ending() {
+                    // Whoever looks says when there is.
+                    self.elected.told.trouble(By::Looks, Some(self.place.error(&failure)));
                     self.withdraw_seal();
+                    self.pass_trouble();
                 }
                 Ok(became)
             }
@@ -331,6 +335,13 @@ impl<'a, K: Kv> Writer<'a, K> {
     fn withdraw_seal(&self) {
         self.queue.withdraw_seal();
         self.elected.told.go_on();
+    }
+
+    /// What was wrong does not matter any more, if nothing is left to write.
+    fn pass_trouble(&self) {
+        if self.queue.due(self.head, 0).is_none() {
+            self.elected.told.trouble(By::Writer, None);
+        }
     }
 
     /// Whether a seal may be carried out yet.
@@ -388,9 +399,11 @@ impl<'a, K: Kv> Writer<'a, K> {
         }
         // What was sent to hand over compares what that one has said, which it never says again.
         if self.queue.has_lost_heir(meta.ready.as_ref()) {
+            self.seal_follows = None;
             self.withdraw_seal();
         }
         if meta.head == self.said {
+            self.pass_trouble();
             return Ok(Became::Missed);
         }
         if head.next < self.head.next || head.next > self.furthest {

@@ -8,6 +8,7 @@ use anyhow::Context;
 use holdall_links::{Above, Cell, Events};
 use holdall_log::etcd::Ahead;
 use holdall_log::{Identity, Log, Opened, Record, Snapshot};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
@@ -186,8 +187,15 @@ impl<'a> Preparing<'a> {
         }
     }
 
-    /// What was prepared, if all of it was.
-    pub(super) fn done(&mut self) -> Option<Prepared> {
-        self.prepared.take()
+    /// What was prepared, if all of it was that a log was opened with: `ahead` of that, more may have been told than was taken in.
+    pub(super) fn done(
+        mut self,
+        ahead: &mut UnboundedReceiver<Ahead>,
+        opened: &Opened,
+    ) -> Option<Prepared> {
+        while let Ok(news) = ahead.try_recv() {
+            self.take(news);
+        }
+        self.prepared.filter(|prepared| prepared.begun.replaying.reaches(opened))
     }
 }

@@ -93,7 +93,7 @@ pub(crate) async fn lead(
         };
         match opened {
             Ok((log, opened)) => {
-                let prepared = preparing.done();
+                let prepared = preparing.done(&mut ahead, &opened);
                 if prepared.is_none() {
                     if home.is_over()? {
                         log.seal()?; // Another host can be of use.

@@ -133,7 +133,7 @@ impl Service {
                 if matches!(self.end, Some(End::HandedOver(_))) {
                     self.end = None;
                 }
-                self.host.call(None);
+                self.host.call_nobody();
                 Ok(false)
             }
             done => Ok(done.map(|()| true)?),

@@ -38,6 +38,9 @@ pub(crate) struct SnapshotEvery {
     pub(crate) bytes: u64,
 }
 
+/// What may come after a snapshot that another host is to go on from soon.
+const LONG: SnapshotEvery = SnapshotEvery { records: 4096, bytes: 4 << 20 };
+
 impl Default for SnapshotEvery {
     fn default() -> Self {
         Self { records: 50_000, bytes: 8 << 20 }
@@ -131,8 +134,8 @@ pub(super) struct Host {
     closed: Option<Box<dyn Log>>,
     /// All of it is in the log, and another host goes on.
     is_sealed: bool,
-    /// The host that was called to lead next.
-    called: Option<Box<str>>,
+    /// The host that was called to lead next, and by how many.
+    called: Option<(Box<str>, u32)>,
     /// The cell is ahead of its log.
     is_broken: bool,
     /// What leaves when it is written, and what when it is synced, or comes after that.
@@ -278,17 +281,36 @@ impl Host {
         Ok(out)
     }
 
-    /// Calls the host that is to lead next, or calls that off.
-    pub(super) fn call(&mut self, heir: Option<&str>) {
-        self.called = heir.map(Into::into);
+    /// Calls the host that is to lead next; whoever does calls it off if it is not to.
+    pub(super) fn call(&mut self, heir: &str) {
+        let by = self.called.take().filter(|(called, _)| **called == *heir).map_or(0, |(_, by)| by);
+        self.called = Some((heir.into(), by + 1));
+        self.tell_called();
+    }
+
+    /// It need not come for one of those who have called it.
+    pub(super) fn call_off(&mut self) {
+        let called = self.called.take().map(|(called, by)| (called, by - 1));
+        self.called = called.filter(|(_, by)| *by > 0);
+        self.tell_called();
+    }
+
+    /// It need not come.
+    pub(super) fn call_nobody(&mut self) {
+        self.called = None;
+        self.tell_called();
+    }
+
+    fn tell_called(&mut self) {
+        let called = self.called.clone();
         if let Ok(log) = self.log() {
-            log.call(heir);
+            log.call(called.as_ref().map(|(called, _)| &**called));
         }
     }
 
     /// The host that was called.
     pub(super) fn called(&self) -> Option<&str> {
-        self.called.as_deref()
+        self.called.as_ref().map(|(called, _)| &**called)
     }
 
     /// Takes back what a step led to, once that is used up.
@@ -435,6 +457,11 @@ impl Host {
             return None;
         }
         self.begin_snapshot().ok()
+    }
+
+    /// Whether so much has come since the last snapshot that another host would take long to go on from it.
+    pub(super) fn is_long(&self) -> bool {
+        self.records > LONG.records || self.bytes > LONG.bytes
     }
 
     /// Begins a snapshot, unless one is being made.

@@ -24,8 +24,10 @@ use crate::rights::Rights;
 
 /// The only call over a connection.
 const CALL: u64 = 1;
-/// How long another host may take to get ready before it is not handed over; whoever asks waits a little longer.
+/// How long another host may take to get ready before it is not handed over; and how long it is waited for a snapshot before, so that it
+/// has not too much to read and replay. Whoever asks waits a little longer than for both.
 const READY: Duration = Duration::from_secs(4);
+const SNAPSHOT: Duration = Duration::from_secs(3);
 
 impl Service {
     /// Why nothing can be asked for here, if it cannot.
@@ -203,9 +205,20 @@ impl Service {
             Err(fault) => return tell(Reply::Failed(fault)),
             Ok(true) => {}
         }
-        let (me, heir, mut watch) = (self.me.clone(), heir.to_owned(), self.host.watch());
-        self.host.call(Some(&heir));
+        let (me, heir, snapshot) = (self.me.clone(), heir.to_owned(), self.snapshot_if_long());
         tokio::task::spawn_local(async move {
+            if let Some(snapshot) = snapshot {
+                drop(tokio::time::timeout(SNAPSHOT, snapshot).await);
+            }
+            // It may have been decided otherwise meanwhile.
+            let Some(called) = me.upgrade().map(|me| me.borrow_mut().call_to_lead(&heir)) else {
+                return;
+            };
+            let mut watch = match called {
+                Ok(Some(watch)) => watch,
+                Ok(None) => return tell(Reply::Done),
+                Err(fault) => return tell(Reply::Failed(fault)),
+            };
             let ready = tokio::time::timeout(READY, is_ready(&mut watch, &heir)).await;
             let why = ready.unwrap_or_else(|_| Some(not_ready(&watch, &heir)));
             let Some(service) = me.upgrade() else { return };
@@ -214,6 +227,15 @@ impl Service {
             tokio::task::yield_now().await; // It is told first.
             service.borrow().changed.notify_one();
         });
+    }
+
+    /// Calls a host that is to lead next, and tells how it is heard of; none if it leads.
+    fn call_to_lead(&mut self, heir: &str) -> Result<Option<Watch>, Fault> {
+        let is_to = self.may_hand_over(heir)?;
+        Ok(is_to.then(|| {
+            self.host.call(heir);
+            self.host.watch()
+        }))
     }
 
     /// Whether it is to be handed over; not if it is led by that one.
@@ -262,7 +284,7 @@ impl Service {
                 tracing::info!(heir, "another host is to lead");
                 self.end = Some(End::HandedOver(heir.into()));
             }
-            Err(_) => self.host.call(None),
+            Err(_) => self.host.call_off(),
             Ok(_) => {}
         }
         decided.map(drop)
@@ -389,8 +411,11 @@ async fn is_ready(watch: &mut Watch, heir: &str) -> Option<String> {
 
 /// Why it was waited for in vain.
 fn not_ready(watch: &Watch, heir: &str) -> String {
-    let silent =
-        || format!("{heir} does not get ready; look whether it stands by, and runs this version");
+    let silent = || {
+        format!(
+            "{heir} does not get ready in time; look whether it stands by, and runs this version, or say it again"
+        )
+    };
     watch.progress().trouble.map_or_else(silent, |trouble| trouble.to_string())
 }
 

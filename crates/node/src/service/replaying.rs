@@ -2,7 +2,7 @@
 
 use holdall_cell::replay::{LOGIC, Replay, Replayed};
 use holdall_history::Mark;
-use holdall_log::{Identity, Record, Snapshot};
+use holdall_log::{Identity, Opened, Record, Snapshot};
 
 use crate::history::Before;
 
@@ -41,13 +41,27 @@ impl Replaying {
         Ok(Self { replay: Replay::new(LOGIC, snapshot)?, before, begin, told, is_other })
     }
 
+    /// Whether it goes on to what a log has been opened with: nothing between is missing.
+    pub(crate) fn reaches(&self, opened: &Opened) -> bool {
+        let known = self.before.upto;
+        let is_new = |record: &&Record| record.index.0 > known;
+        let next = opened.records.iter().find(is_new).map_or(known + 1, |record| record.index.0);
+        opened.snapshot.as_ref().is_none_or(|snapshot| snapshot.upto.0 <= known)
+            && next == known + 1
+    }
+
     /// Takes what comes next of these, in order.
     ///
     /// # Errors
-    /// If one cannot be understood.
+    /// If one cannot be understood, or is missing.
     pub(crate) fn take(&mut self, records: &[Record]) -> anyhow::Result<()> {
         let known = self.before.upto;
         for record in records.iter().filter(|record| record.index.0 > known) {
+            let next = self.before.upto + 1;
+            anyhow::ensure!(
+                record.index.0 == next,
+                "record {next} is missing in what was read of the log"
+            );
             let out = self.replay.take(record.logic, &record.payload)?;
             if record.index.0 > self.told.unwrap_or(0) {
                 self.before.events.extend(out.into_iter().flat_map(|out| out.events));

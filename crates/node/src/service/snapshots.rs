@@ -56,6 +56,13 @@ impl Service {
         Ok(())
     }
 
+    /// Makes one if what has come since the last one takes long to read and replay; none if it does not, or one is being made.
+    pub(super) fn snapshot_if_long(&mut self) -> Option<oneshot::Receiver<Result<(), String>>> {
+        let job = self.host.is_long().then(|| self.host.begin_snapshot().ok()).flatten()?;
+        self.hurry_history();
+        Some(make(job, self.written_down()))
+    }
+
     /// Makes one now; whoever waits is told when it is there, or why it is not.
     pub(super) fn snapshot_now(&mut self) -> oneshot::Receiver<Result<(), String>> {
         self.hurry_history();

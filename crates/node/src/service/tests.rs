@@ -24,6 +24,7 @@ mod greedy;
 mod handed;
 mod history;
 mod neighbours;
+mod replaying;
 
 /// How long anything may take.
 const LIMIT: std::time::Duration = std::time::Duration::from_secs(60);

@@ -274,3 +274,89 @@ async fn who_cannot_get_ready_is_not_and_stands_by() {
     core.seal(called(&core, "h2").await);
     assert_eq!(numbers(&soon(opening).await.expect("it leads").records), [1]);
 }
+
+/// What was sent to hand over was never answered, and the host that was to lead is gone: nothing is wrong any more, though nothing is
+/// written.
+#[tokio::test(start_paused = true)]
+async fn who_goes_on_with_nothing_to_write_is_not_troubled() {
+    let world = well();
+    let mut feed = led(&world).await;
+    let before = append(&mut feed, b"before");
+    feed.core.watch().reached(before).await.expect("it may leave");
+    let (opening, mut ahead) = stands_by(&world, "h2");
+    let core = Arc::clone(&feed.core);
+    core.call(Some("h2".into()));
+    let Some(Ahead::Begun { ready, .. }) = soon(ahead.recv()).await else { panic!("nothing") };
+    ready.send(()).expect("it waits for that");
+    let heir = called(&core, "h2").await;
+    opening.abort();
+    world.store.set_faults(Faults { lost: 1000, ..Faults::default() });
+    core.seal(heir);
+    soon(async {
+        while core.progress().trouble.is_none() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    world.store.end_lease_of(b"holdall/cell/meta/leader/ready");
+    world.store.set_faults(Faults::default());
+    withdrawn(&core).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let progress = core.progress();
+    assert!(progress.trouble.is_none() && !progress.has_ended(), "{progress:?}");
+    feed.admit(1).expect("something new is let in");
+}
+
+/// Nor if it was refused for want of room, and there is room.
+#[tokio::test(start_paused = true)]
+async fn who_goes_on_where_there_is_room_again_is_not_troubled() {
+    let world = well();
+    let feed = led(&world).await;
+    world.store.set_full(true);
+    let core = Arc::clone(&feed.core);
+    core.seal(Heir::Named("h1".into()));
+    withdrawn(&core).await;
+    assert!(matches!(core.progress().trouble, Some(Error::Full(_))));
+    world.store.set_full(false);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert!(core.progress().trouble.is_none(), "{:?}", core.progress());
+}
+
+/// Getting ready takes as long as it takes, while it is called: its lease counts from when it is.
+#[tokio::test(start_paused = true)]
+async fn who_takes_long_to_get_ready_leads_when_it_is() {
+    let world = well();
+    let mut feed = led(&world).await;
+    let before = append(&mut feed, b"before");
+    feed.core.watch().reached(before).await.expect("it may leave");
+    let (opening, mut ahead) = stands_by(&world, "h2");
+    let core = Arc::clone(&feed.core);
+    core.call(Some("h2".into()));
+    let Some(Ahead::Begun { ready, .. }) = soon(ahead.recv()).await else { panic!("nothing") };
+    tokio::time::sleep(4 * world.options("h2").lease).await;
+    append(&mut feed, b"meanwhile");
+    ready.send(()).expect("it waits for that");
+    core.seal(called(&core, "h2").await);
+    assert_eq!(numbers(&soon(opening).await.expect("it leads").records), [1, 2]);
+}
+
+/// Whoever leads does not hear any more of the host that is ready, and calls it again: that one has said so, and does not again.
+#[tokio::test(start_paused = true)]
+async fn who_has_said_that_it_is_ready_is_heard_later() {
+    let world = well();
+    let mut feed = led(&world).await;
+    let before = append(&mut feed, b"before");
+    feed.core.watch().reached(before).await.expect("it may leave");
+    let (_opening, mut ahead) = stands_by(&world, "h2");
+    let core = Arc::clone(&feed.core);
+    core.call(Some("h2".into()));
+    let Some(Ahead::Begun { ready, .. }) = soon(ahead.recv()).await else { panic!("nothing") };
+    ready.send(()).expect("it waits for that");
+    called(&core, "h2").await;
+    // Called off and called once more before anybody has heard of it.
+    core.call(None);
+    assert!(core.heir("h2").is_err(), "it is not known");
+    core.call(Some("h2".into()));
+    called(&core, "h2").await;
+    assert!(ahead.try_recv().is_err(), "it has gone on");
+}
