@@ -153,7 +153,9 @@ impl World {
 
     /// A host may tell this much of its state.
     fn hear(&self, host: &str, state: &[u64], may_leave: Index) {
-        let told = &state[..may_leave.0 as usize];
+        let Some(told) = state.get(..may_leave.0 as usize) else {
+            return self.wrong(format!("{host} may tell {}, and has {state:?}", may_leave.0));
+        };
         let mut heard = self.heard();
         let common = told.len().min(heard.told.len());
         if told[..common] != heard.told[..common] {
