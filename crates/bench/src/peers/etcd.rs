@@ -99,7 +99,13 @@ impl Client {
         let mut told = told.lock().await;
         told.last += 1;
         let id = told.last;
-        let create = WatchCreate { key, start_revision: revision + 1, filters: vec![0], id };
+        let create = WatchCreate {
+            key,
+            end: Vec::new(),
+            start_revision: revision + 1,
+            filters: vec![0],
+            id,
+        };
         wanted.send(Watch { create: Some(create), cancel: None })?;
         loop {
             let event =
