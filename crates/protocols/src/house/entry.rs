@@ -8,7 +8,6 @@ use holdall_core::{Needs, Picked, PoolId, RequestId, Seldom, Unit};
 use serde::{Deserialize, Serialize};
 
 use super::passed::Passed;
-use super::places::Arrival;
 use super::{House, Round, Span};
 
 /// A request at a manager.
@@ -41,8 +40,6 @@ pub(super) struct Entry {
     pub(super) parked: bool,
     /// It waits here behind an overdue holder.
     pub(super) blocked: bool,
-    /// Those for whom it does: who has passed it since is none of them, however long that one takes.
-    pub(super) aside_for: Seldom<BTreeSet<Arrival>>,
     /// How often it began or ceased to be blocked.
     pub(super) turns: u32,
 }
@@ -71,7 +68,6 @@ impl Entry {
             waited_for: Seldom::USUAL,
             parked: false,
             blocked: false,
-            aside_for: Seldom::USUAL,
             turns: 0,
         }
     }

@@ -266,37 +266,22 @@ impl Manager {
         let mut candidates: BTreeSet<Arrival> = fresh.collect();
         candidates.extend(overdue.flat_map(|pool| self.entries.of_pool(*pool).waiting()));
         for at in candidates {
-            // Whoever comes back may be behind somebody else by now.
-            while self.steps_aside_or_back(cfg, at, out) {}
-        }
-    }
-
-    /// Has a request step aside or come back, if it is time to.
-    fn steps_aside_or_back(&mut self, cfg: &House, at: Arrival, out: &mut Out) -> bool {
-        let overdue = self.overdue_before(at);
-        let Some(entry) = self.entries.at(at) else { return false };
-        let tired = !entry.blocked && entry.turns / 2 >= cfg.parks;
-        let blocked = !overdue.is_empty() && !tired || self.lacks_what_is_away(entry);
-        let aside_for = if blocked { overdue } else { BTreeSet::new() };
-        if blocked == entry.blocked {
-            if *entry.aside_for != aside_for {
-                self.entries
-                    .change(at, |entry| entry.aside_for.change(|for_whom| *for_whom = aside_for));
+            let behind = self.is_behind_overdue(at);
+            let Some(entry) = self.entries.at(at) else { continue };
+            let tired = !entry.blocked && entry.turns / 2 >= cfg.parks;
+            let blocked = behind && !tired || self.lacks_what_is_away(entry);
+            if blocked == entry.blocked {
+                continue;
             }
-            return false;
+            let (request, turn) = (entry.request, entry.turns.saturating_add(1));
+            if !entry.solo {
+                out.to_user(request.user, ToUser::Park { request, turn, on: blocked });
+            }
+            if !blocked {
+                self.free_behind(cfg, at);
+            }
+            self.entries.change(at, |entry| (entry.blocked, entry.turns) = (blocked, turn));
         }
-        let (request, turn) = (entry.request, entry.turns.saturating_add(1));
-        if !entry.solo {
-            out.to_user(request.user, ToUser::Park { request, turn, on: blocked });
-        }
-        if !blocked {
-            self.free_behind(cfg, at);
-        }
-        self.entries.change(at, |entry| {
-            (entry.blocked, entry.turns) = (blocked, turn);
-            entry.aside_for.change(|for_whom| *for_whom = aside_for);
-        });
-        true
     }
 
     /// Whoever comes back may take the place of the last of the oldest, who then reserves no more.
@@ -315,34 +300,24 @@ impl Manager {
         needs.any(|need| self.stock(need.pool).is_some_and(|stock| stock.is_too_reduced(need)))
     }
 
-    /// The holders beside which some need of an entry does not fit, and for whom it has waited for too long. If it has stepped aside
-    /// it is those of them for whom it has: else those who pass it meanwhile would keep it aside, one after the other for ever.
-    fn overdue_before(&self, at: Arrival) -> BTreeSet<Arrival> {
-        let mut all = BTreeSet::new();
-        let Some(entry) = self.entries.at(at) else { return all };
-        for need in entry.needs.iter() {
+    /// Whether some need of an entry does not fit beside those whom it has waited for too long.
+    fn is_behind_overdue(&self, at: Arrival) -> bool {
+        let Some(entry) = self.entries.at(at) else { return false };
+        entry.needs.iter().any(|need| {
             let at_pool = self.entries.of_pool(need.pool);
             if !at_pool.is_held_up() {
-                continue;
+                return false;
             }
-            let is_overdue = |at: &Arrival, holder: &Entry| match entry.blocked {
-                true => holder.is_overdue() && entry.aside_for.contains(at),
-                false => holder.is_overdue_for(entry.patience()),
-            };
-            let holders =
-                at_pool.holding.iter().filter_map(|at| Some((*at, self.entries.at(*at)?)));
-            let overdue: Vec<_> = holders.filter(|(at, holder)| is_overdue(at, holder)).collect();
+            let holders = at_pool.holding.iter().filter_map(|at| self.entries.at(*at));
+            let overdue = holders.filter(|holder| holder.is_overdue_for(entry.patience()));
             let mut stuck = Taken::default();
-            for (_, holder) in &overdue {
+            for holder in overdue {
                 let units = holder.units_of(need.pool).into_iter().flatten();
                 let held = holder.needs.of(need.pool);
                 stuck.add(held.map_or(0, |need| need.units), units);
             }
-            if self.stock(need.pool).is_none_or(|stock| stock.is_too_small(need, &stuck)) {
-                all.extend(overdue.into_iter().map(|(at, _)| at));
-            }
-        }
-        all
+            self.stock(need.pool).is_none_or(|stock| stock.is_too_small(need, &stuck))
+        })
     }
 
     /// Arms a timer for each patience with which somebody competes for what a holder has who is not
