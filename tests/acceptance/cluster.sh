@@ -236,10 +236,9 @@ linked lab1 lab2 lab3
 at lab3 run board@lab1:2 -- sh -c 'echo $$ >"$0"; exec sleep 1000' "$work/gone" &
 gone=$!
 eventually test -s "$work/gone"
-at lab1 run scope@lab3 -- sleep 1000 2>"$work/unguarded" &
+at lab1 run scope@lab3 -- sh -c 'echo >"$0"; exec sleep 1000' "$work/guarded" 2>"$work/unguarded" &
 unguarded=$!
-uses() { at lab1 status --json | grep -q '"scope@lab3"'; }
-eventually uses
+eventually test -s "$work/guarded"
 kill_agent lab3
 expect_at lab1 0 "" cluster forget lab3
 expect_at lab1 0 "" run -w 3s board:2 -- true
@@ -256,7 +255,7 @@ kill_agent lab3
 rm "$work"/lab3.data/segment-* "$work"/lab3.data/snapshot-* 2>/dev/null || true
 agent_of lab3
 linked lab1 lab2 lab3
-expect_at lab3 0 "" run -w 30s board@lab1 scope -- true
+expect_at lab3 0 "" run -w 60s board@lab1 scope -- true
 at lab1 run scope -- sh -c 'touch "$0"; while [ ! -e "$0.end" ]; do sleep 0.05; done' "$work/stays" &
 stays=$!
 eventually test -e "$work/stays"
