@@ -91,7 +91,9 @@ fn more_items_than_at_first() {
     for more in 3..40 {
         file.write_all(format!("0\n{more}").as_bytes()).expect("written");
     }
-    wait_until("all complete lines are run", || ran(place.0.path()).len() == 38);
+    // Not only run: until it is noted, whoever is told to stop says that something is left.
+    wait_until("all complete lines are done", || status(&place.store())["done"] == 38);
+    assert_eq!(ran(place.0.path()).len(), 38);
     for worker in workers {
         terminate(&worker);
         assert_eq!(code(&worker.wait_with_output().expect("it ends")), 0);

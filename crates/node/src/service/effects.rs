@@ -186,8 +186,7 @@ fn fault(why: Turned) -> Fault {
     }
 }
 
-/// The delays of the rungs: doubling, from a tenth of a second. Whoever has stepped aside fifteen
-/// times waits at rung 21, two days; longer than some months nobody waits.
+/// The delays of the rungs: doubling, from a tenth of a second. Longer than some months nobody waits.
 fn delay(rung: Rung) -> Duration {
     Duration::from_millis(100 << rung.min(27))
 }
@@ -196,10 +195,9 @@ fn delay(rung: Rung) -> Duration {
 mod tests {
     use super::*;
 
-    /// Whoever steps aside does so with twice the patience each time: at rung 6 at first, and at most
-    /// fifteen times more.
+    /// Whoever steps aside does so with twice the patience each time, at rung 6 at first.
     #[test]
-    fn patience_doubles_as_often_as_anybody_steps_aside() {
+    fn patience_doubles_with_each_rung() {
         assert_eq!(delay(6), Duration::from_millis(6400));
         assert!((6..21).all(|rung| delay(rung + 1) == 2 * delay(rung)));
         assert_eq!(delay(Rung::MAX), delay(27), "but nobody waits for years");

@@ -40,6 +40,8 @@ pub(super) struct Entry {
     pub(super) parked: bool,
     /// It waits here behind an overdue holder.
     pub(super) blocked: bool,
+    /// Those for whom it does: who has passed it since is none of them, however long that one takes.
+    pub(super) aside_for: Seldom<BTreeSet<RequestId>>,
     /// How often it began or ceased to be blocked.
     pub(super) turns: u32,
 }
@@ -68,6 +70,7 @@ impl Entry {
             waited_for: Seldom::USUAL,
             parked: false,
             blocked: false,
+            aside_for: Seldom::USUAL,
             turns: 0,
         }
     }

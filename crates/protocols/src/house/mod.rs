@@ -27,9 +27,9 @@
 //! A request that waits behind a holder that does not end must not keep other units idle. A holder
 //! that others have been waiting for through two rings of the manager's timer is *overdue* for them. Whoever
 //! waits behind one steps aside: it reserves nothing here, and *parks* at its other nodes, giving
-//! back what it holds there but keeping its place, until the holder ends. A request steps aside at
-//! most `PARKS_MAX` times at a node, each time with twice the patience, so that long uses one
-//! after another cannot starve it.
+//! back what it holds there but keeping its place, until those end for whom it did; whoever passes it
+//! meanwhile does not keep it aside. A request steps aside at most `PARKS_MAX` times at a node, each time
+//! with twice the patience. So long uses one after another cannot starve it, also if they overlap.
 //!
 //! Assumes that messages arrive in any order, once or more often; with `resend=1` they may also be
 //! lost, are sent again until they are answered, and releases are acknowledged. The requests of one lane
@@ -268,7 +268,7 @@ const LATE_POOL_BITS: u32 = 32;
 /// Rings of patience before a holder is overdue start at this rung.
 const PATIENCE: u8 = 6;
 /// A request steps aside at most this often at a node.
-const PARKS_MAX: u32 = 16;
+const PARKS_MAX: u32 = 2;
 
 impl House {
     /// The manager that guards a pool. Of a pool that came later, its id tells ([`House::pool_at`]).

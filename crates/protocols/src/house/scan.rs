@@ -9,7 +9,7 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use holdall_core::{Need, PoolId};
+use holdall_core::{Need, PoolId, RequestId};
 
 use super::entry::{Entry, Patience};
 use super::manager::{Manager, Out, Timer, fits};
@@ -266,22 +266,37 @@ impl Manager {
         let mut candidates: BTreeSet<Arrival> = fresh.collect();
         candidates.extend(overdue.flat_map(|pool| self.entries.of_pool(*pool).waiting()));
         for at in candidates {
-            let behind = self.is_behind_overdue(at);
-            let Some(entry) = self.entries.at(at) else { continue };
-            let tired = !entry.blocked && entry.turns / 2 >= cfg.parks;
-            let blocked = behind && !tired || self.lacks_what_is_away(entry);
-            if blocked == entry.blocked {
-                continue;
-            }
-            let (request, turn) = (entry.request, entry.turns.saturating_add(1));
-            if !entry.solo {
-                out.to_user(request.user, ToUser::Park { request, turn, on: blocked });
-            }
-            if !blocked {
-                self.free_behind(cfg, at);
-            }
-            self.entries.change(at, |entry| (entry.blocked, entry.turns) = (blocked, turn));
+            // Whoever comes back may be behind somebody else by now.
+            while self.steps_aside_or_back(cfg, at, out) {}
         }
+    }
+
+    /// Has a request step aside or come back, if it is time to.
+    fn steps_aside_or_back(&mut self, cfg: &House, at: Arrival, out: &mut Out) -> bool {
+        let overdue = self.overdue_before(at);
+        let Some(entry) = self.entries.at(at) else { return false };
+        let tired = !entry.blocked && entry.turns / 2 >= cfg.parks;
+        let blocked = !overdue.is_empty() && !tired || self.lacks_what_is_away(entry);
+        let aside_for = if blocked { overdue } else { BTreeSet::new() };
+        if blocked == entry.blocked {
+            if *entry.aside_for != aside_for {
+                self.entries
+                    .change(at, |entry| entry.aside_for.change(|for_whom| *for_whom = aside_for));
+            }
+            return false;
+        }
+        let (request, turn) = (entry.request, entry.turns.saturating_add(1));
+        if !entry.solo {
+            out.to_user(request.user, ToUser::Park { request, turn, on: blocked });
+        }
+        if !blocked {
+            self.free_behind(cfg, at);
+        }
+        self.entries.change(at, |entry| {
+            (entry.blocked, entry.turns) = (blocked, turn);
+            entry.aside_for.change(|for_whom| *for_whom = aside_for);
+        });
+        true
     }
 
     /// Whoever comes back may take the place of the last of the oldest, who then reserves no more.
@@ -300,24 +315,31 @@ impl Manager {
         needs.any(|need| self.stock(need.pool).is_some_and(|stock| stock.is_too_reduced(need)))
     }
 
-    /// Whether some need of an entry does not fit beside those whom it has waited for too long.
-    fn is_behind_overdue(&self, at: Arrival) -> bool {
-        let Some(entry) = self.entries.at(at) else { return false };
-        entry.needs.iter().any(|need| {
-            let at_pool = self.entries.of_pool(need.pool);
-            if !at_pool.is_held_up() {
-                return false;
+    /// The holders beside which some need of an entry does not fit, and for whom it has waited for too long. If it has stepped aside
+    /// it is those of them for whom it has: else those who pass it meanwhile would keep it aside, one after the other for ever.
+    fn overdue_before(&self, at: Arrival) -> BTreeSet<RequestId> {
+        let mut all = BTreeSet::new();
+        let Some(entry) = self.entries.at(at) else { return all };
+        let is_overdue = |holder: &&Entry| match entry.blocked {
+            true => holder.is_overdue() && entry.aside_for.contains(&holder.request),
+            false => holder.is_overdue_for(entry.patience()),
+        };
+        for need in entry.needs.iter() {
+            if !self.entries.of_pool(need.pool).is_held_up() {
+                continue;
             }
-            let holders = at_pool.holding.iter().filter_map(|at| self.entries.at(*at));
-            let overdue = holders.filter(|holder| holder.is_overdue_for(entry.patience()));
+            let overdue: Vec<_> = self.holders(need.pool).filter(is_overdue).collect();
             let mut stuck = Taken::default();
-            for holder in overdue {
+            for holder in &overdue {
                 let units = holder.units_of(need.pool).into_iter().flatten();
                 let held = holder.needs.of(need.pool);
                 stuck.add(held.map_or(0, |need| need.units), units);
             }
-            self.stock(need.pool).is_none_or(|stock| stock.is_too_small(need, &stuck))
-        })
+            if self.stock(need.pool).is_none_or(|stock| stock.is_too_small(need, &stuck)) {
+                all.extend(overdue.iter().map(|holder| holder.request));
+            }
+        }
+        all
     }
 
     /// Arms a timer for each patience with which somebody competes for what a holder has who is not
