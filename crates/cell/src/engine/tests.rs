@@ -504,3 +504,19 @@ fn long_uses_of_this_and_that_starve_nobody() {
         }
     }
 }
+
+/// Those who came before it are so many: it steps aside for each of them, and what it needs besides does not idle.
+#[test]
+fn whoever_comes_last_of_many_long_uses_keeps_nothing_idle() {
+    let mut timed = Timed { engine: engine(), armed: BTreeSet::new() };
+    let before: Vec<_> = (0..6).map(|_| timed.asks("a").0).collect();
+    let wide = timed.asks("a b").0;
+    for holder in before {
+        timed.rings(20);
+        let (narrow, granted) = timed.asks("b");
+        assert_eq!(granted, [narrow], "b is kept for who cannot have a");
+        timed.input(Input::End(narrow));
+        assert_eq!(timed.input(Input::End(holder)).len(), 1, "the next has a");
+    }
+    assert!(timed.engine.status(&[]).waiting.is_empty(), "{wide} is served");
+}

@@ -121,9 +121,10 @@ impl Entry {
         Patience::try_from(self.turns / 2).unwrap_or(Patience::MAX)
     }
 
-    /// Whether it competes and may step aside; otherwise it waits however long it takes.
-    pub(super) fn would_step_aside(&self, cfg: &House) -> bool {
-        cfg.rules.park && self.competes() && self.turns / 2 < cfg.parks
+    /// Whether it steps aside for anybody that takes too long, and not only for those who came before it: they are so
+    /// many, and those who pass it might be without end.
+    pub(super) fn may_be_passed(&self, cfg: &House) -> bool {
+        self.turns / 2 < cfg.parks
     }
 
     /// From now on it holds what it needs, with these units of listed pools.

@@ -28,8 +28,8 @@
 //! that others have been waiting for through two rings of the manager's timer is *overdue* for them. Whoever
 //! waits behind one steps aside: it reserves nothing here, and *parks* at its other nodes, giving
 //! back what it holds there but keeping its place, until those end for whom it did; whoever passes it
-//! meanwhile does not keep it aside. A request steps aside at most `PARKS_MAX` times at a node, each time
-//! with twice the patience. So long uses one after another cannot starve it, also if they overlap.
+//! meanwhile does not keep it aside. Once it has stepped aside `PARKS_MAX` times at a node, each time with twice
+//! the patience, it does so only for those who came before it. So long uses one after another cannot starve it, also if they overlap.
 //!
 //! Assumes that messages arrive in any order, once or more often; with `resend=1` they may also be
 //! lost, are sent again until they are answered, and releases are acknowledged. The requests of one lane
@@ -221,6 +221,7 @@ rules! {
         implied "implied": "a later request of a lane ends the earlier ones",
         purge "purge": "whoever is reported gone loses its units and its place",
         park "park": "whoever waits behind an overdue holder steps aside",
+        aside "aside": "whoever has stepped aside does not stay so for those who pass it meanwhile",
     }
 }
 
@@ -236,7 +237,8 @@ pub struct House {
     passes: u32,
     /// How often a user chooses again because its round was taken meanwhile (`bumps=`).
     bumps: u32,
-    /// How often a request steps aside at a node (`parks=`).
+    /// How often a request steps aside at a node for whoever is overdue, before it does so only for those
+    /// who came before it (`parks=`).
     parks: u32,
     /// How many rounds a request takes at most (`span=`).
     span: u32,
@@ -267,7 +269,7 @@ const LATE_POOL_BITS: u32 = 32;
 
 /// Rings of patience before a holder is overdue start at this rung.
 const PATIENCE: u8 = 6;
-/// A request steps aside at most this often at a node.
+/// So often a request steps aside at a node for whoever is overdue.
 const PARKS_MAX: u32 = 2;
 
 impl House {

@@ -273,10 +273,9 @@ impl Manager {
 
     /// Has a request step aside or come back, if it is time to.
     fn steps_aside_or_back(&mut self, cfg: &House, at: Arrival, out: &mut Out) -> bool {
-        let overdue = self.overdue_before(at);
+        let overdue = self.overdue_before(cfg, at);
         let Some(entry) = self.entries.at(at) else { return false };
-        let tired = !entry.blocked && entry.turns / 2 >= cfg.parks;
-        let blocked = !overdue.is_empty() && !tired || self.lacks_what_is_away(entry);
+        let blocked = !overdue.is_empty() || self.lacks_what_is_away(entry);
         let aside_for = if blocked { overdue } else { BTreeSet::new() };
         if blocked == entry.blocked {
             if *entry.aside_for != aside_for {
@@ -317,18 +316,18 @@ impl Manager {
 
     /// The holders beside which some need of an entry does not fit, and for whom it has waited for too long. If it has stepped aside
     /// it is those of them for whom it has: else those who pass it meanwhile would keep it aside, one after the other for ever.
-    fn overdue_before(&self, at: Arrival) -> BTreeSet<RequestId> {
+    fn overdue_before(&self, cfg: &House, at: Arrival) -> BTreeSet<RequestId> {
         let mut all = BTreeSet::new();
         let Some(entry) = self.entries.at(at) else { return all };
-        let is_overdue = |holder: &&Entry| match entry.blocked {
-            true => holder.is_overdue() && entry.aside_for.contains(&holder.request),
-            false => holder.is_overdue_for(entry.patience()),
-        };
         for need in entry.needs.iter() {
-            if !self.entries.of_pool(need.pool).is_held_up() {
+            let at_pool = self.entries.of_pool(need.pool);
+            if !at_pool.is_held_up() {
                 continue;
             }
-            let overdue: Vec<_> = self.holders(need.pool).filter(is_overdue).collect();
+            let holding =
+                at_pool.holding.iter().filter_map(|at| Some((*at, self.entries.at(*at)?)));
+            let overdue = holding.filter(|holder| is_overdue_for(cfg, *holder, (at, entry)));
+            let overdue: Vec<_> = overdue.map(|(_, holder)| holder).collect();
             let mut stuck = Taken::default();
             for holder in &overdue {
                 let units = holder.units_of(need.pool).into_iter().flatten();
@@ -375,11 +374,14 @@ impl Manager {
 
     /// Whether somebody of this patience wants a pool who may step aside.
     fn is_wanted_with(&self, cfg: &House, patience: Patience, pool: PoolId) -> bool {
-        let mut waiting = self.entries.of_pool(pool).waiting();
-        waiting.any(|at| {
-            let entry = self.entries.at(at);
-            entry.is_some_and(|e| e.would_step_aside(cfg) && e.patience() == patience)
-        })
+        let at_pool = self.entries.of_pool(pool);
+        let oldest_holder = at_pool.holding.first();
+        let steps_aside = |at: Arrival, entry: &Entry| {
+            let may = entry.may_be_passed(cfg) || oldest_holder.is_some_and(|holder| *holder < at);
+            may && entry.competes() && entry.patience() == patience
+        };
+        let mut waiting = at_pool.waiting();
+        cfg.rules.park && waiting.any(|at| self.entries.at(at).is_some_and(|e| steps_aside(at, e)))
     }
 
     /// Somebody of this patience has waited for a while: those waited for are getting old.
@@ -395,4 +397,17 @@ impl Manager {
         }
         self.scan(cfg, out);
     }
+}
+
+/// Whether somebody steps aside for a holder, or has done so: without end only for those who came before it, who are so many.
+fn is_overdue_for(
+    cfg: &House,
+    (came, holder): (Arrival, &Entry),
+    (at, entry): (Arrival, &Entry),
+) -> bool {
+    if entry.blocked {
+        let noted = entry.aside_for.contains(&holder.request);
+        return holder.is_overdue() && (noted || !cfg.rules.aside);
+    }
+    holder.is_overdue_for(entry.patience()) && (came < at || entry.may_be_passed(cfg))
 }
