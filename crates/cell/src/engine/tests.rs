@@ -8,7 +8,7 @@ mod random;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use holdall_core::{Protocol, UserId};
+use holdall_core::{Protocol, Rung, UserId};
 use holdall_protocols::house::House;
 use holdall_wire::{Ask, Change, From, Kind, Lasting, Name, Refusal, RequestNo, Taken, Who};
 
@@ -428,6 +428,12 @@ fn whoever_waits_behind_an_overdue_holder_steps_aside() {
 struct Timed {
     engine: Engine<House>,
     armed: BTreeSet<TimerNo>,
+    /// The longest that was armed.
+    rung: Rung,
+}
+
+fn timed() -> Timed {
+    Timed { engine: engine(), armed: BTreeSet::new(), rung: 0 }
 }
 
 impl Timed {
@@ -436,7 +442,10 @@ impl Timed {
         let effects = self.engine.step(0, input).expect("unbroken");
         for effect in &effects {
             match effect {
-                Effect::Arm(timer, _) => drop(self.armed.insert(*timer)),
+                Effect::Arm(timer, rung) => {
+                    self.armed.insert(*timer);
+                    self.rung = self.rung.max(*rung);
+                }
                 Effect::Disarm(timer) => drop(self.armed.remove(timer)),
                 _ => {}
             }
@@ -468,7 +477,7 @@ impl Timed {
 /// Those who share pass it while one of them goes on and on, but not for ever.
 #[test]
 fn long_uses_that_overlap_starve_nobody() {
-    let mut timed = Timed { engine: engine(), armed: BTreeSet::new() };
+    let mut timed = timed();
     let mut holder = timed.asks("a:shared").0;
     let wide = timed.asks("a").0;
     for passed in 0.. {
@@ -485,7 +494,7 @@ fn long_uses_that_overlap_starve_nobody() {
 /// Nor do those who use this or that for long, one after the other, so that there is always one that is overdue.
 #[test]
 fn long_uses_of_this_and_that_starve_nobody() {
-    let mut timed = Timed { engine: engine(), armed: BTreeSet::new() };
+    let mut timed = timed();
     let locks = ["a", "b"];
     let mut holding = locks.map(|lock| timed.asks(lock).0);
     let wide = timed.asks("a b").0;
@@ -508,8 +517,8 @@ fn long_uses_of_this_and_that_starve_nobody() {
 /// Those who came before it are so many: it steps aside for each of them, and what it needs besides does not idle.
 #[test]
 fn whoever_comes_last_of_many_long_uses_keeps_nothing_idle() {
-    let mut timed = Timed { engine: engine(), armed: BTreeSet::new() };
-    let before: Vec<_> = (0..6).map(|_| timed.asks("a").0).collect();
+    let mut timed = timed();
+    let before: Vec<_> = (0..9).map(|_| timed.asks("a").0).collect();
     let wide = timed.asks("a b").0;
     for holder in before {
         timed.rings(20);
@@ -519,4 +528,5 @@ fn whoever_comes_last_of_many_long_uses_keeps_nothing_idle() {
         assert_eq!(timed.input(Input::End(holder)).len(), 1, "the next has a");
     }
     assert!(timed.engine.status(&[]).waiting.is_empty(), "{wide} is served");
+    assert_eq!(timed.rung, 6 + 4, "and for three minutes, not longer the longer the queue");
 }

@@ -49,6 +49,9 @@ pub(super) struct Entry {
 /// How often a request has stepped aside before: it has twice the patience each time.
 pub(super) type Patience = u8;
 
+/// Nobody is more patient: whoever has stepped aside for many is behind a queue of long uses, and what it reserves meanwhile idles.
+const PATIENCE_MAX: Patience = 4;
+
 /// A holder is overdue for those who have waited for it through so many rings: one might have been
 /// due soon when they began to wait, two were a whole time apart.
 const OVERDUE: u8 = 2;
@@ -118,7 +121,7 @@ impl Entry {
 
     /// How long it waits behind a holder before it steps aside.
     pub(super) fn patience(&self) -> Patience {
-        Patience::try_from(self.turns / 2).unwrap_or(Patience::MAX)
+        Patience::try_from(self.turns / 2).map_or(PATIENCE_MAX, |times| times.min(PATIENCE_MAX))
     }
 
     /// Whether it steps aside for anybody that takes too long, and not only for those who came before it: they are so
