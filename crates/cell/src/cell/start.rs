@@ -229,7 +229,7 @@ impl Cell {
         self.engine.go_above(self.books.highest());
         self.engine.keep_for_others(start.waits.iter().cloned().collect());
         if let Some(Cluster { own, members, .. }) = &start.cluster {
-            let home = super::peers::home(own.cell, start.epoch, start.boottime);
+            let home = engine::home(own.cell, start.epoch, start.boottime);
             self.engine.settle(own.name.clone(), home);
             self.engine.know(members);
         }

@@ -253,7 +253,7 @@ impl Service {
             Ok(frame) => {
                 trace!(cell = cell.0, ?frame, "heard");
                 match frame {
-                    Frame::Knows(known) if meets => self.on_knows(cell, known),
+                    Frame::First(first) if meets => self.on_first(cell, first),
                     _ if meets => self.unlink(cell, "it does not say first what it knows"),
                     frame => self.on_frame(cell, frame),
                 }
@@ -293,7 +293,7 @@ impl Service {
                 self.say(cell, Frame::Answers { number, reply });
             }
             Frame::Answers { number, reply } => self.answered(cell, number, *reply),
-            Frame::Knows(_) => self.unlink(cell, "it says twice what it knows"),
+            Frame::First(_) => self.unlink(cell, "it says twice what it knows"),
         }
     }
 
