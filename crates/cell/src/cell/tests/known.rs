@@ -282,7 +282,7 @@ fn whoever_is_outdone_waits_for_all_and_goes_above_all_fences() {
 fn since_when_everything_is_remembered_is_known() {
     let since = |story: &Story| story.cell.books.ties().first(Known::default()).since;
     let mut story = Story::new(&[]);
-    story.starts_in(LIFE, 50, false);
+    story.starts_on("boot of the first start", LIFE, 50);
     assert_eq!((since(&story), story.epoch), (2, 2));
     story.starts_in(LIFE, 51, true);
     assert_eq!(since(&story), 2, "it goes on from its log");
