@@ -236,7 +236,7 @@ impl Books {
                 self.ties.spanning.insert(*request, *id);
             }
             Fact::Met { cell, presence } => self.ties.meets(*cell, *presence),
-            Fact::Begun { nonce, began } => self.ties.begins(*nonce, *began),
+            Fact::Begun { nonce, began, cell } => self.ties.begins(*nonce, *began, *cell),
             Fact::Agreed { cell, upto } => self.ties.agrees(*cell, *upto),
             Fact::CameTo { cell, length } => self.ties.comes_to(*cell, *length),
             Fact::NotLeased { request, cells } => {

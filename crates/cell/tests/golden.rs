@@ -208,7 +208,7 @@ fn facts_of_cells(request: RequestNo) -> Vec<Fact> {
         Fact::Keeping { request, until: 9, missing: vec![cell], call: Some((SESSION, CallNo(4))) },
         Fact::Keeping { request, until: 9, missing: Vec::new(), call: None },
         Fact::GivenUp { cell, life: Some(7), word: vec![1, 2] },
-        Fact::Begun { nonce: u128::MAX, began: 300 },
+        Fact::Begun { nonce: u128::MAX, began: 300, cell: Some(cell) },
         Fact::Agreed { cell, upto: 301 },
         Fact::CameTo { cell, length: 302 },
     ]

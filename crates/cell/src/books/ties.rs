@@ -43,6 +43,8 @@ pub struct Heard {
     agreed: BTreeSet<CellId>,
     /// The epoch of the start since which everything is remembered.
     since: u32,
+    /// Which cell this was for others, when it was last among them.
+    own: Option<CellId>,
 }
 
 /// That an operator has given up a cell.
@@ -227,9 +229,13 @@ impl Ties {
         self.heard.since = epoch;
     }
 
-    /// A start begins.
-    pub(super) fn begins(&mut self, nonce: u128, began: u64) {
-        self.heard.nonce = nonce;
+    /// A start begins. What others have told another cell they do not know that this one may know.
+    pub(super) fn begins(&mut self, nonce: u128, began: u64, cell: Option<CellId>) {
+        if self.heard.own.is_some_and(|own| cell.is_some_and(|cell| cell != own)) {
+            self.heard.known.clear();
+            self.heard.agreed.clear();
+        }
+        (self.heard.nonce, self.heard.own) = (nonce, cell.or(self.heard.own));
         self.heard.met.values_mut().for_each(|met| met.starts(nonce, began));
     }
 

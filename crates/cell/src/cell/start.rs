@@ -43,7 +43,9 @@ impl Cell {
         let (epoch, life, at) = (start.epoch, start.life, self.now);
         self.note(Fact::Started { epoch, life, at, clock })?;
         if start.cluster.is_some() || self.books.ties().is_met() {
-            self.note(Fact::Begun { nonce: start.nonce, began: start.began })?;
+            let (nonce, began) = (start.nonce, start.began);
+            let cell = start.cluster.as_ref().map(|cluster| cluster.own.cell);
+            self.note(Fact::Begun { nonce, began, cell })?;
         }
         let longest = start.pools.iter().filter_map(|one| Some((one.name.clone(), one.limit?)));
         let stopping = start.cluster.as_ref().map(|cluster| cluster.stopping);

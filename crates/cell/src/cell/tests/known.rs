@@ -25,18 +25,18 @@ impl Story {
     }
 
     fn starts_in(&mut self, life: u128, nonce: u128, upgrade: bool) {
-        self.starts(life, nonce, upgrade, "boot");
+        self.starts(HERE, life, nonce, upgrade, "boot");
     }
 
     fn starts_on(&mut self, boot: &str, life: u128, nonce: u128) {
-        self.starts(life, nonce, false, boot);
+        self.starts(HERE, life, nonce, false, boot);
     }
 
-    fn starts(&mut self, life: u128, nonce: u128, upgrade: bool, boot: &str) {
+    fn starts(&mut self, cell: CellId, life: u128, nonce: u128, upgrade: bool, boot: &str) {
         self.replay(upgrade);
         self.epoch += 1;
         let member = |text, cell| Member { name: name(text), cell };
-        let (own, members) = (member("here", HERE), vec![member("there", THERE)]);
+        let (own, members) = (member("here", cell), vec![member("there", THERE)]);
         let declared = |(name, kind)| Declared { name, kind, limit: None };
         let start = Start {
             epoch: self.epoch,
@@ -296,4 +296,19 @@ fn since_when_everything_is_remembered_is_known() {
     assert_eq!(since(&story), 2, "reservations outlast the machine");
     story.starts_on("other", LIFE + 2, 53);
     assert_eq!(since(&story), story.epoch, "its log was lost, or is a copy");
+}
+
+/// One that was removed joins again under another id. Others have never been linked with that.
+#[test]
+fn what_was_told_to_another_cell_is_not_known_to_this_one() {
+    let mut story = met();
+    story.input(Input::CameTo { cell: THERE, length: 12 });
+    let knows = |story: &Story| story.cell.books.ties().known_of(THERE).length;
+    story.start("boot", false);
+    story.starts_as(2, false);
+    assert_eq!(knows(&story), 12, "it was alone for a while");
+    story.starts(CellId(9), LIFE, 3, false, "boot");
+    assert_eq!(knows(&story), 0);
+    story.replay(true);
+    assert_eq!(knows(&story), 0);
 }
