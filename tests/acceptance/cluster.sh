@@ -242,6 +242,7 @@ eventually test -s "$work/guarded"
 kill_agent lab3
 expect_at lab1 0 "" cluster forget lab3
 expect_at lab1 0 "" run -w 3s board:2 -- true
+expect_at lab1 78 "the cell 'lab3' was forgotten" run -n board@lab3 -- true
 got=0
 wait "$unguarded" || got=$?
 [ "$got" -eq 70 ] || fail "what nobody guards any more was used on: status $got"
@@ -251,6 +252,7 @@ wait "$gone" 2>/dev/null || true
 agent_of lab3
 told() { at lab3 cluster members | grep -q "was forgotten in this life"; }
 eventually told
+expect_at lab3 0 "was forgotten in this life" agent status
 kill_agent lab3
 rm "$work"/lab3.data/segment-* "$work"/lab3.data/snapshot-* 2>/dev/null || true
 agent_of lab3
@@ -264,7 +266,7 @@ in_vain=$!
 eventually waits_at lab3
 expect_at lab1 0 "" cluster remove lab3
 expect_at lab1 65 "no member is called lab3" cluster remove lab3
-expect_at lab1 78 "there is no cell 'lab3'" run board@lab3 -- true
+expect_at lab1 78 "the cell 'lab3' was removed from the cluster" run board@lab3 -- true
 removed() { at lab3 cluster members | grep -q "was removed"; }
 eventually removed
 # It is never let in again as who it was: nobody waits for that.
@@ -278,4 +280,12 @@ wait "$stays"
 expect_at lab3 0 "" run board -- true
 expect_at lab3 0 "" run board@lab3 -- true
 expect_at lab1 0 "" run board@lab2 board@lab1 -- true
+# It says how it comes back, as a new member of the same name.
+expect_at lab3 0 "move \`cluster\` in its data directory away" agent status
+kill_agent lab3
+mv "$work/lab3.data/cluster" "$work/lab3.removed"
+agent_of lab3
+expect_at lab3 0 "lab3" cluster join "$address" --token "$(at lab1 cluster token)" --listen 127.0.0.1:0 --name lab3
+linked lab1 lab2 lab3
+expect_at lab1 0 "" run -w 60s board@lab3 -- true
 echo "$script: ok"

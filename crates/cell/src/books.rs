@@ -150,6 +150,11 @@ impl Books {
             Fact::Started { epoch, life, clock, .. } => {
                 self.highest = self.highest.max(u64::from(*epoch) << 32);
                 if self.life != *life {
+                    // Within one boot a life ends with the log, or with some of it that may have been synced.
+                    let is_same_boot = !clock.boot.is_empty() && clock.boot == self.clock.boot;
+                    if self.life == 0 || is_same_boot {
+                        self.ties.remembers_from(*epoch);
+                    }
                     self.ties.lives_anew();
                 }
                 (self.life, self.clock) = (*life, clock.clone());
@@ -231,7 +236,7 @@ impl Books {
                 self.ties.spanning.insert(*request, *id);
             }
             Fact::Met { cell, presence } => self.ties.meets(*cell, *presence),
-            Fact::Begun { nonce, began } => self.ties.begins(*nonce, *began),
+            Fact::Begun { nonce, began, cell } => self.ties.begins(*nonce, *began, *cell),
             Fact::Agreed { cell, upto } => self.ties.agrees(*cell, *upto),
             Fact::CameTo { cell, length } => self.ties.comes_to(*cell, *length),
             Fact::NotLeased { request, cells } => {

@@ -35,7 +35,7 @@ use crate::engine::{self, Engine};
 use crate::events;
 use crate::facts::{Answer, Clock, Fact, How};
 use crate::input::{Effect, Input, Limits, Out, Over, Wish};
-use crate::peer::Assertion;
+use crate::peer::Asserting;
 use crate::session::{CallNo, ConnNo, Hello, SessionId, Turn};
 
 /// What must never happen in a cell.
@@ -76,7 +76,7 @@ pub struct Cell {
     /// The sessions whose connections outlast the start with this epoch.
     pub(crate) kept: (u32, Vec<SessionId>),
     /// What other cells have said so far of what they hold.
-    pub(crate) asserting: BTreeMap<CellId, Assertion>,
+    pub(crate) asserting: BTreeMap<CellId, Asserting>,
     /// What they hold and this cell has forgotten and cannot hold again: they stop using it.
     pub(crate) disputed: BTreeMap<CellId, BTreeSet<RequestId>>,
     /// What was held for other homes and could not be when the engine was built again.
@@ -144,7 +144,7 @@ impl Cell {
                 self.out.is_new = true;
                 self.kept = (epoch, sessions);
             }
-            Input::Linked { cell, presence, knows } => self.linked(cell, presence, knows)?,
+            Input::Linked { cell, presence, first } => self.linked(cell, presence, first)?,
             Input::Unlinked(cell) => self.unlinked(cell),
             Input::Said { cell, message, length } => self.said(cell, *message, length)?,
             Input::CameTo { cell, length } => self.comes_to(cell, length)?,

@@ -260,6 +260,8 @@ pub enum Fact {
         nonce: u128,
         /// How many records there ever were before it.
         began: u64,
+        /// Which cell it is for others, if it is among them.
+        cell: Option<CellId>,
     },
     /// The cell that there is a link to since the last [`Fact::Met`] has said what it knew of this one. From now on it knows the present
     /// start of this one, or what it knew; and this one tells what it knows of it.

@@ -46,6 +46,15 @@ pub struct Known {
     pub length: u64,
 }
 
+/// What a cell says first over a link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct First {
+    /// What it knows of the other one.
+    pub known: Known,
+    /// The epoch of the start since which it remembers everything: what it asked for before it may know nothing of.
+    pub since: u32,
+}
+
 /// What a cell can say of its own log to another one that it was linked with: all that this one may know.
 ///
 /// A link is in the log before anything is said over it that tells how long that is. So when another cell has said what it knows and the link is

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{Member, Reservation, TimerNo};
 use crate::facts::Fact;
-use crate::greeting::{Known, Presence};
+use crate::greeting::{First, Presence};
 use crate::peer::PeerMessage;
 use crate::session::{CallNo, ConnNo, Hello, Means, SessionId, Turned, Wrong};
 
@@ -95,8 +95,8 @@ pub enum Input {
         cell: CellId,
         /// In which life, and which start of it this is; it was looked at ([`Presence::check`]).
         presence: Presence,
-        /// What it knows of this one, if it says so; it was looked at ([`Books::check_known`](crate::books::Books)).
-        knows: Option<Known>,
+        /// What it has said first, if it does; what it knows of this one was looked at ([`Books::check_known`](crate::books::Books)).
+        first: Option<First>,
     },
     /// The link to another cell is gone.
     Unlinked(CellId),

@@ -113,6 +113,15 @@ pub struct Assertion {
     pub last: bool,
 }
 
+/// What a home has said so far over a link of what it has to do with here.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asserting {
+    /// What it has said.
+    pub said: Assertion,
+    /// The epoch of the start since which it remembers everything.
+    pub since: u32,
+}
+
 /// A request that was granted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asserted {

@@ -72,7 +72,7 @@ struct Snapshot<'a> {
     engine: &'a [u8],
 }
 
-/// Reads a snapshot. What ties the books to other cells follows it, where there were others, and then what was agreed with them,
+/// Reads a snapshot. What ties the books to other cells follows it, where there is anything, and then what was agreed with them,
 /// who was given up, and what is known of whom.
 fn read_snapshot(bytes: &[u8]) -> Result<Snapshot<'_>, Unreadable> {
     let (mut kept, rest) =

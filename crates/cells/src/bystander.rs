@@ -63,6 +63,11 @@ pub enum Violation {
     },
 }
 
+/// Whether a unit is that of a cell.
+fn is_of(unit: &str, cell: &str) -> bool {
+    unit.rsplit_once('@').is_some_and(|(_, of)| of == cell)
+}
+
 /// Sees all that is used.
 #[derive(Default)]
 pub(crate) struct Bystander {
@@ -102,10 +107,7 @@ impl Bystander {
 
     /// A cell was started from a copy: what its own clients had since, nobody else knows.
     pub(crate) fn forget_own(&mut self, cell: &str) {
-        let of_it = self
-            .fences
-            .iter_mut()
-            .filter(|(unit, _)| unit.rsplit_once('@').is_some_and(|(_, of)| of == cell));
+        let of_it = self.fences.iter_mut().filter(|(unit, _)| is_of(unit, cell));
         of_it.for_each(|(_, fences)| fences[1] = 0);
     }
 
@@ -115,6 +117,25 @@ impl Bystander {
             if let Some(shared) = users.remove(&client) {
                 users.insert(other, shared);
             }
+        }
+    }
+
+    /// What a client uses of other cells than its own is used by somebody else from now on; whether there is any.
+    pub(crate) fn leave_elsewhere(&mut self, client: usize, other: usize, own: &str) -> bool {
+        let mut any = false;
+        for (_, users) in self.used.iter_mut().filter(|(unit, _)| !is_of(unit, own)) {
+            if let Some(shared) = users.remove(&client) {
+                users.insert(other, shared);
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// A client uses nothing of a cell any more.
+    pub(crate) fn end_at(&mut self, client: usize, cell: &str) {
+        for (_, users) in self.used.iter_mut().filter(|(unit, _)| is_of(unit, cell)) {
+            users.remove(&client);
         }
     }
 

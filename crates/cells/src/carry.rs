@@ -119,7 +119,7 @@ impl World<'_> {
         };
         if let Some(arrival) = self.net.arrives(from, to, number, self.at, delay) {
             // That tells nobody how long the log is.
-            let is_silent = matches!(body, Body::Knows(_) | Body::Beaten(_));
+            let is_silent = matches!(body, Body::First(_) | Body::Beaten(_));
             let length = if is_silent { 0 } else { self.nodes[from].presence().length };
             let frame = Frame { length, body };
             self.after(arrival - self.at, Event::Arrive { from, to, number, frame });
@@ -132,8 +132,8 @@ impl World<'_> {
             return Ok(());
         }
         let (cell, clock) = (self.nodes[from].member.cell, self.nodes[to].clock(self.at));
-        if let Body::Knows(known) = frame.body {
-            return self.hear_what_is_known(to, from, number, &known);
+        if let Body::First(first) = frame.body {
+            return self.hear_what_is_known(to, from, number, first);
         }
         let Some(running) = &mut self.nodes[to].running else { return Ok(()) };
         if running.links.get(&from) != Some(&number) && !old {
@@ -145,7 +145,7 @@ impl World<'_> {
         let is_kept = self.settings.mutant != Some(Mutant::HeardForgotten);
         let length = if is_kept { frame.length } else { 0 };
         match frame.body {
-            Body::Knows(_) => Ok(()),
+            Body::First(_) => Ok(()),
             Body::Beat(sent) => {
                 running.leases.heard(clock, cell);
                 if running.cell.books().ties().is_to_be_kept(cell, length) {

@@ -14,8 +14,8 @@ use crate::client::{Client, State, me, units};
 use crate::late::Told;
 use crate::world::{Done, World};
 
-/// What commands leave behind uses what they held under numbers above this.
-const GHOSTS: usize = 1 << 20;
+/// What commands, and reservations, leave behind uses what they held under numbers above this.
+pub(crate) const GHOSTS: usize = 1 << 20;
 
 impl World<'_> {
     pub(crate) fn client_of(&self, node: usize, conn: ConnNo) -> Option<usize> {
@@ -149,6 +149,7 @@ impl World<'_> {
         let needs = self.clients[client].asked(call).map(|ask| ask.needs.clone());
         let needs = needs.unwrap_or_default();
         self.stop_those_whose_grant_is_over();
+        self.end_what_was_left();
         let paused: Vec<bool> = self.clients.iter().map(|client| client.is_out(self.at)).collect();
         let mine = self.settings.mutant == Some(Mutant::FencesAtHome);
         let hostile = self.nodes.iter().find(|node| node.is_hostile);
@@ -309,6 +310,8 @@ impl World<'_> {
 
     fn lasting(&mut self) -> Lasting {
         match self.rng.random_range(0..10) {
+            // Where logs are lost, it is about these.
+            0..6 if self.loses_logs => Lasting::Reservation(self.rng.random_range(3000..12_000)),
             0 | 1 => Lasting::Reservation(self.rng.random_range(800..9000)),
             2 => Lasting::Connection,
             3 | 4 => Lasting::Command(Leftovers::Kill),

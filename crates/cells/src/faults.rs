@@ -30,6 +30,10 @@ impl World<'_> {
                 return self.put_back(node);
             }
         }
+        if self.loses_logs && self.chance(20.0) {
+            self.lose_log();
+            return Ok(());
+        }
         match self.rng.random_range(0..100) {
             0..12 => self.crash(node),
             12..20 => self.lose_power(node),

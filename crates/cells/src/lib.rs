@@ -14,7 +14,7 @@
 //! | `late` | a machine whose log is written late |
 //! | `hostile` | a machine that says what it likes |
 //! | `bystander` | who uses what, and whether that can be |
-//! | `faults`, `put_back` | what goes wrong |
+//! | `faults`, `put_back`, `lost` | what goes wrong |
 //! | `report` | what a run came to |
 
 mod bystander;
@@ -24,6 +24,7 @@ mod clients;
 mod faults;
 mod hostile;
 mod late;
+mod lost;
 mod meeting;
 mod net;
 mod node;
@@ -91,13 +92,15 @@ pub enum Mutant {
     HeardForgotten,
     /// Of a log that was put back it is looked only where the present start began.
     OnlyLastStart,
+    /// What a home has forgotten is over, also a reservation.
+    ReservationsDropped,
     /// What rests on a record leaves before that is written.
     ToldBeforeWritten,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::LeaseFromReceipt,
         Self::NoGrace,
         Self::OldConnections,
@@ -111,6 +114,7 @@ impl Mutant {
         Self::RefusalIgnored,
         Self::HeardForgotten,
         Self::OnlyLastStart,
+        Self::ReservationsDropped,
         Self::ToldBeforeWritten,
     ];
 
@@ -130,6 +134,7 @@ impl Mutant {
             Self::RefusalIgnored => "refusal-ignored",
             Self::HeardForgotten => "heard-forgotten",
             Self::OnlyLastStart => "only-last-start",
+            Self::ReservationsDropped => "reservations-dropped",
             Self::ToldBeforeWritten => "told-before-written",
         }
     }

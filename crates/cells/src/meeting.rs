@@ -1,7 +1,7 @@
 //! How machines come to be linked, and who lets in whom.
 
 use holdall_cell::Input;
-use holdall_cell::greeting::{Known, Presence, Stranger};
+use holdall_cell::greeting::{First, Presence, Stranger};
 use rand::RngExt;
 
 use crate::Mutant;
@@ -42,7 +42,7 @@ impl World<'_> {
         presence: Presence,
     ) -> Done {
         let cell = self.nodes[other].member.cell;
-        let known = self.nodes[node].knows_of(cell);
+        let first = self.nodes[node].first(cell);
         let says = self.says_what_is_known && !self.nodes[other].is_hostile;
         let Some(running) = &mut self.nodes[node].running else { return Ok(()) };
         running.links.remove(&other);
@@ -50,7 +50,7 @@ impl World<'_> {
             return self.link_up(node, other, number, presence, None);
         }
         running.meetings.insert(other, (number, presence));
-        self.send_over(node, other, number, Body::Knows(known));
+        self.send_over(node, other, number, Body::First(first));
         Ok(())
     }
 
@@ -60,16 +60,16 @@ impl World<'_> {
         node: usize,
         other: usize,
         number: u64,
-        known: &Known,
+        first: First,
     ) -> Done {
         let Some(running) = &mut self.nodes[node].running else { return Ok(()) };
         let Some((_, presence)) = running.meetings.remove(&other).filter(|(it, _)| *it == number)
         else {
             return Ok(());
         };
-        let why = self.nodes[node].misses(self.nodes[other].member.cell, known);
+        let why = self.nodes[node].misses(self.nodes[other].member.cell, &first.known);
         match why.filter(|_| self.settings.mutant != Some(Mutant::OnlyLastStart)) {
-            None => self.link_up(node, other, number, presence, Some(*known)),
+            None => self.link_up(node, other, number, presence, Some(first)),
             Some(why) => {
                 self.tell(|| format!("c{node} misses what c{other} knows of it: {why}"));
                 self.cut(node, other);
@@ -86,7 +86,7 @@ impl World<'_> {
         other: usize,
         number: u64,
         presence: Presence,
-        knows: Option<Known>,
+        mut first: Option<First>,
     ) -> Done {
         let (clock, cell) = (self.nodes[node].clock(self.at), self.nodes[other].member.cell);
         let Some(running) = &mut self.nodes[node].running else { return Ok(()) };
@@ -95,7 +95,10 @@ impl World<'_> {
         running.known.insert(other, presence);
         running.leases.linked(clock, cell);
         self.tell(|| format!("c{node} is linked to c{other} ({number})"));
-        self.input(node, Input::Linked { cell, presence, knows })
+        if self.settings.mutant == Some(Mutant::ReservationsDropped) {
+            first.iter_mut().for_each(|first| first.since = 0);
+        }
+        self.input(node, Input::Linked { cell, presence, first })
     }
 
     /// Somebody has known more of a machine than its log tells. Of one that was not started from a copy nobody has.

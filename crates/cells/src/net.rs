@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use holdall_cell::greeting::Known;
+use holdall_cell::greeting::First;
 use holdall_cell::peer::PeerMessage;
 
 /// What goes over a connection.
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
-    /// What a machine knows of the other, first of all.
-    Knows(Known),
+    /// What a machine knows of the other, and since when of itself, first of all.
+    First(First),
     /// A message of a cell.
     Peer(Box<PeerMessage>),
     /// A home beats, at a time of its own.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdall_cell::engine::{Member, TimerNo};
-use holdall_cell::greeting::{Known, Presence, Stranger};
+use holdall_cell::greeting::{First, Known, Presence, Stranger};
 use holdall_cell::lease::Leases;
 use holdall_cell::replay::{LOGIC, Recorded, Replay};
 use holdall_cell::session::{CallNo, ConnNo};
@@ -345,6 +345,12 @@ impl Node {
         self.is_copy = false;
     }
 
+    /// The machine loses power, and all that is on its disk but the epoch.
+    pub(crate) fn lose_log(&mut self) {
+        self.running = None;
+        self.disk = Disk { epoch: self.disk.epoch, torn: true, ..Disk::default() };
+    }
+
     /// What it tells others of itself.
     pub(crate) fn presence(&self) -> Presence {
         let (life, length) = (self.disk.life, self.written());
@@ -410,6 +416,13 @@ impl Node {
     pub(crate) fn knows_of(&self, other: CellId) -> Known {
         let running = self.running.as_ref();
         running.map_or_else(Known::default, |running| running.cell.books().ties().known_of(other))
+    }
+
+    /// What it says first to another one.
+    pub(crate) fn first(&self, other: CellId) -> First {
+        let known = self.knows_of(other);
+        let running = self.running.as_ref();
+        running.map_or_else(First::default, |it| it.cell.books().ties().first(known))
     }
 
     /// Others have known more of it than its log tells, and have said so.

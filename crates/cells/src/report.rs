@@ -17,6 +17,8 @@ pub struct Report {
     pub refused: u64,
     /// How often a machine was not let in that was started from a copy.
     pub strangers: u64,
+    /// How often something reserved was used on after its home had lost its log.
+    pub unclaimed: u64,
     /// How often a link was cut because of what came over it.
     pub cut: u64,
     /// What went wrong.
@@ -34,6 +36,7 @@ impl std::ops::AddAssign for Report {
         self.lost += other.lost;
         self.refused += other.refused;
         self.strangers += other.strangers;
+        self.unclaimed += other.unclaimed;
         self.cut += other.cut;
         self.faults += other.faults;
         self.events += other.events;

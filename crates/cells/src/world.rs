@@ -14,6 +14,7 @@ use rand_pcg::Pcg64;
 
 use crate::bystander::{Bystander, Violation};
 use crate::client::{Client, State};
+use crate::lost::Heir;
 use crate::net::{Body, Frame, Net};
 use crate::node::{Node, Starting};
 use crate::report::Report;
@@ -93,6 +94,10 @@ pub(crate) struct World<'a> {
     pub(crate) ghosts: BTreeMap<(usize, RequestNo), (usize, Option<u64>)>,
     /// Whether logs are put back so that their machines cannot see it. In such worlds alone, so that others stay what they were.
     pub(crate) puts_back: bool,
+    /// Whether logs are lost, in such worlds alone.
+    pub(crate) loses_logs: bool,
+    /// What is used of reservations whose homes have lost their logs.
+    pub(crate) heirs: Vec<Heir>,
     /// Whether machines say what they know of each other; those of a version before do not.
     pub(crate) says_what_is_known: bool,
     /// What the machine has heard that says what it likes.
@@ -157,6 +162,8 @@ impl<'a> World<'a> {
             stopped_until,
             ghosts: BTreeMap::new(),
             puts_back: seed % 8 == 5,
+            loses_logs: seed % 8 == 7,
+            heirs: Vec::new(),
             says_what_is_known: matches!(seed % 8, 3 | 5 | 7),
             overheard: Vec::new(),
         };
@@ -317,7 +324,7 @@ impl<'a> World<'a> {
             others.map(|other| (other, self.nodes[other].member.clone())).collect();
         let (life, nonce) =
             (self.rng.random_range(1..u128::MAX), self.rng.random_range(1..u128::MAX));
-        if self.is_faulty() && self.chance(15.0) {
+        if self.is_faulty() && self.chance(15.0) && !self.loses_logs {
             self.nodes[node].waits ^= true; // Its configuration has changed.
         }
         // How far the others have come since the last greeting this one has forgotten: an older copy of one could be let in now.
@@ -399,6 +406,7 @@ impl<'a> World<'a> {
     pub(crate) fn forget(&mut self, gone: usize) -> Done {
         let cell = self.nodes[gone].member.cell;
         self.nodes[gone].forgotten = true;
+        self.end_what_was_left_by(gone);
         let others = self.others(gone);
         if others.iter().any(|node| self.nodes[*node].running.is_none()) {
             self.after(500, Event::Forget(gone)); // It is said again.

@@ -31,7 +31,7 @@ pub(crate) struct Args {
     late: bool,
     /// With something wrong on purpose, which must be found: lease-from-receipt, no-grace, old-connections,
     /// fences-at-home, no-resend, assertions-ignored, no-recovery, old-life, keep-unconfirmed, copy-accepted,
-    /// refusal-ignored, heard-forgotten, only-last-start,
+    /// refusal-ignored, heard-forgotten, only-last-start, reservations-dropped,
     /// told-before-written (of a log that is written late)
     #[arg(long, value_name = "NAME")]
     mutant: Option<String>,
@@ -75,6 +75,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         lost,
         refused,
         strangers,
+        unclaimed,
         cut,
         faults,
         events,
@@ -82,7 +83,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     print(&format!(
         "{} seeds: nothing used twice, nobody starved, nothing left behind\n\
          {grants} grants, {spanning} of them over several cells, of these {reserved} reservations, renewed {renewed} times; \
-         {lost} taken away; {refused} refused; {faults} faults, {strangers} copies not let in, {cut} links cut; {events} events",
+         {lost} taken away; {refused} refused; {faults} faults, {strangers} copies not let in, {cut} links cut; \
+         {unclaimed} reservations that their homes had forgotten; {events} events",
         args.seeds
     ))?;
     Ok(ExitCode::SUCCESS)

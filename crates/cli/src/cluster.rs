@@ -268,6 +268,10 @@ fn listed(tokens: &[JoinTokenView]) -> String {
     table.trim_fmt()
 }
 
+/// What is said of a member that was removed.
+pub(crate) const REMOVED: &str = "this member was removed: nobody talks to it any more. To join again, as a new member: stop this agent, \
+     move `cluster` in its data directory away, and say `holdall cluster join` with a token that `holdall cluster token` makes elsewhere";
+
 fn members(view: &ClusterView) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
@@ -288,7 +292,7 @@ fn members(view: &ClusterView) -> String {
         parts.push(long.join("\n"));
     }
     if view.removed {
-        parts.push("this member was removed: nobody talks to it any more".into());
+        parts.push(REMOVED.into());
     }
     if !view.waits_for.is_empty() {
         parts.push(format!(

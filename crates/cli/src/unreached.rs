@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use holdall_client::Client;
 use holdall_wire::{Body, ClusterCall, MemberView, Need, Reply};
 
+use crate::cluster::REMOVED;
 use crate::reach::call;
 use crate::show;
 
@@ -22,6 +23,17 @@ pub(crate) async fn unreached<'a>(
     match call(client, Body::Cluster(ClusterCall::Members)).await {
         Ok(Reply::Cluster(view)) => among(&view.members),
         _ => Unreached::new(),
+    }
+}
+
+/// Why this agent is not talked to by others; nothing if it is, or there are none.
+pub(crate) async fn by_whom(client: &Client) -> Vec<String> {
+    let Ok(Reply::Cluster(view)) = call(client, Body::Cluster(ClusterCall::Members)).await else {
+        return Vec::new();
+    };
+    match view.removed {
+        true => vec![REMOVED.into()],
+        false => among(&view.members).iter().map(|(name, why)| format!("{name} {why}")).collect(),
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use holdall_cell::engine::{Member, TimerNo};
-use holdall_cell::greeting::{Known, Presence};
+use holdall_cell::greeting::{First, Presence};
 use holdall_cell::peer::PeerMessage;
 use holdall_cell::replay::{LOGIC, Recorded, Replay};
 use holdall_cell::session::{CallNo, ConnNo, Hello, Means, Secret, SessionId};
@@ -196,8 +196,8 @@ impl Host {
     fn step(&mut self, step: Step) {
         match step {
             Step::Linked(other) => {
-                let knows = Some(Known::default());
-                self.input(Input::Linked { cell: id(other), presence: PRESENCE, knows });
+                let first = Some(First::default());
+                self.input(Input::Linked { cell: id(other), presence: PRESENCE, first });
             }
             Step::Unlinked(other) => self.input(Input::Unlinked(id(other))),
             Step::Said(other, message) => {

@@ -114,7 +114,8 @@ pub enum Refusal {
     Crossed,
     /// He was removed.
     #[error(
-        "it says that this cell was removed from the cluster; leave it and join under a new id"
+        "it says that this cell was removed from the cluster; to join again, as a new member, stop this agent, move `cluster` in its data \
+         directory away, and join with a token that `holdall cluster token` makes elsewhere"
     )]
     Removed,
     /// Whoever says this was removed himself.

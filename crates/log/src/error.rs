@@ -13,7 +13,9 @@ pub enum Error {
     #[error("the log of {0} is closed; open it again")]
     Closed(String),
     /// Another one leads: nothing of this log counts any more. Nobody may be told anything.
-    #[error("another agent has taken over {0}; this one must not grant any more: stop it")]
+    #[error(
+        "another host leads {0} now, and goes on from its log; this one grants nothing any more"
+    )]
     Deposed(String),
     /// A file could not be made. Nothing was appended, and nothing is lost.
     #[error("cannot go on in {place}: {error}; nothing new is granted until that is mended")]

@@ -6,7 +6,7 @@ use holdall_core::{CellId, RequestId};
 use holdall_wire::RequestNo;
 use serde::{Deserialize, Serialize};
 
-use crate::greeting::{Known, Met, Presence, Stranger};
+use crate::greeting::{First, Known, Met, Presence, Stranger};
 use crate::session::{CallNo, SessionId};
 
 /// What the books know of other cells.
@@ -41,6 +41,10 @@ pub struct Heard {
     known: BTreeMap<CellId, Known>,
     /// Those that have in their log that there is a link, before they tell how long that is.
     agreed: BTreeSet<CellId>,
+    /// The epoch of the start since which everything is remembered.
+    since: u32,
+    /// Which cell this was for others, when it was last among them.
+    own: Option<CellId>,
 }
 
 /// That an operator has given up a cell.
@@ -180,6 +184,11 @@ impl Ties {
         self.heard.known.get(&cell).copied().unwrap_or_default()
     }
 
+    /// What is said first over a link to another cell of which this is known.
+    pub fn first(&self, known: Known) -> First {
+        First { known, since: self.heard.since }
+    }
+
     /// Whether the log of this life, which is so long, is all that another cell knows of it.
     ///
     /// # Errors
@@ -215,9 +224,18 @@ impl Ties {
         self.heard.met.clear();
     }
 
-    /// A start begins.
-    pub(super) fn begins(&mut self, nonce: u128, began: u64) {
-        self.heard.nonce = nonce;
+    /// A start begins with no memory of those before, or some of it.
+    pub(super) fn remembers_from(&mut self, epoch: u32) {
+        self.heard.since = epoch;
+    }
+
+    /// A start begins. What others have told another cell they do not know that this one may know.
+    pub(super) fn begins(&mut self, nonce: u128, began: u64, cell: Option<CellId>) {
+        if self.heard.own.is_some_and(|own| cell.is_some_and(|cell| cell != own)) {
+            self.heard.known.clear();
+            self.heard.agreed.clear();
+        }
+        (self.heard.nonce, self.heard.own) = (nonce, cell.or(self.heard.own));
         self.heard.met.values_mut().for_each(|met| met.starts(nonce, began));
     }
 

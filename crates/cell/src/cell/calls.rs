@@ -266,8 +266,8 @@ impl Cell {
         }
         if let Some(home) = self.books.ties().foreign(request).map(|tie| tie.id.user.home().cell) {
             self.note(Fact::Forced { request, by: by.clone() })?;
-            if !self.engine.is_member(home) {
-                // Nobody is left to be told.
+            if !self.engine.is_member(home) || self.engine.is_unclaimed(request) {
+                // Nobody is left who could be told.
                 return self.run(engine::Input::End(request)).map(Ok);
             }
             // Its home stops whoever uses it, and gives it back; or its lease runs out.

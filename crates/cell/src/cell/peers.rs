@@ -20,9 +20,9 @@ use super::{Cell, Defect};
 use crate::books::{Entry, Recovery, Tie};
 use crate::engine::{HeldFor, Member};
 use crate::facts::{Fact, GivenAbroad, How};
-use crate::greeting::{Known, Presence};
+use crate::greeting::{First, Presence};
 use crate::input::{Cluster, Effect};
-use crate::peer::{ASSERTED_BYTES_MAX, AT_A_GUARD_MAX, Assertion, PeerMessage};
+use crate::peer::{ASSERTED_BYTES_MAX, AT_A_GUARD_MAX, Asserting, Assertion, PeerMessage};
 
 impl Cell {
     /// There is a link to another cell, in a certain life, which may have said what it knows of this one.
@@ -30,10 +30,11 @@ impl Cell {
         &mut self,
         cell: CellId,
         presence: Presence,
-        knows: Option<Known>,
+        first: Option<First>,
     ) -> Result<(), Defect> {
         self.out.is_new = true;
-        self.asserting.remove(&cell);
+        let since = first.map_or(0, |first| first.since);
+        self.asserting.insert(cell, Asserting { since, ..Asserting::default() });
         let (before, life) = (self.books.ties().life(cell), presence.life);
         if before != Some(life) {
             self.note(Fact::Peer { cell, life: Some(life) })?;
@@ -41,7 +42,7 @@ impl Cell {
         // So that no copy of it that is older than this is let in, whatever happens here.
         self.out.sync = true;
         self.note(Fact::Met { cell, presence })?;
-        if let Some(known) = knows {
+        if let Some(First { known, .. }) = first {
             let upto = if known.life == self.books.life() { known.length } else { 0 };
             self.note(Fact::Agreed { cell, upto })?;
         }
@@ -112,7 +113,7 @@ impl Cell {
 
     /// A home says some more of what it has to do with here.
     fn asserted(&mut self, cell: CellId, some: Assertion) -> Result<(), Defect> {
-        let all = self.asserting.entry(cell).or_default();
+        let Asserting { said: all, .. } = self.asserting.entry(cell).or_default();
         all.waiting.extend(some.waiting);
         all.held.extend(some.held);
         let requests = all.waiting.len() + all.held.len();
@@ -124,7 +125,7 @@ impl Cell {
         if !some.last {
             return Ok(());
         }
-        let all: Assertion = self.asserting.remove(&cell).unwrap_or_default();
+        let all = self.asserting.remove(&cell).unwrap_or_default();
         let recovery = self.books.ties().recovery();
         let (effects, disputed) = self.engine.reconcile(self.now, cell, &all, recovery)?;
         self.take_effects(effects)?;
@@ -470,10 +471,4 @@ impl Cell {
     pub(super) fn misbehaved(&mut self, cell: CellId, what: &'static str) {
         self.effect(Effect::Unlink(cell, what));
     }
-}
-
-/// The home of an engine: another one each time that it is built.
-pub(super) fn home(cell: CellId, epoch: u32, boottime: u64) -> holdall_core::Home {
-    let life = u64::from(epoch) << 32 | boottime & 0xffff_ffff;
-    holdall_core::Home { cell, life: holdall_core::Life(life) }
 }

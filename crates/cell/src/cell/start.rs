@@ -43,7 +43,9 @@ impl Cell {
         let (epoch, life, at) = (start.epoch, start.life, self.now);
         self.note(Fact::Started { epoch, life, at, clock })?;
         if start.cluster.is_some() || self.books.ties().is_met() {
-            self.note(Fact::Begun { nonce: start.nonce, began: start.began })?;
+            let (nonce, began) = (start.nonce, start.began);
+            let cell = start.cluster.as_ref().map(|cluster| cluster.own.cell);
+            self.note(Fact::Begun { nonce, began, cell })?;
         }
         let longest = start.pools.iter().filter_map(|one| Some((one.name.clone(), one.limit?)));
         let stopping = start.cluster.as_ref().map(|cluster| cluster.stopping);
@@ -229,7 +231,7 @@ impl Cell {
         self.engine.go_above(self.books.highest());
         self.engine.keep_for_others(start.waits.iter().cloned().collect());
         if let Some(Cluster { own, members, .. }) = &start.cluster {
-            let home = super::peers::home(own.cell, start.epoch, start.boottime);
+            let home = engine::home(own.cell, start.epoch, start.boottime);
             self.engine.settle(own.name.clone(), home);
             self.engine.know(members);
         }

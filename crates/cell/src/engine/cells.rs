@@ -89,6 +89,32 @@ pub(super) struct Foreign<P: Protocol> {
     pub(super) leased: bool,
     /// Whether that has happened to some of it, and it has the rest until its home has given it back.
     pub(super) is_rest: bool,
+    /// Whether its home, as far as that was heard of since it was held, has lost its memory of it.
+    pub(super) is_unclaimed: bool,
+}
+
+/// The home of an engine: another one each time that it is built.
+pub fn home(cell: CellId, epoch: u32, boottime: u64) -> Home {
+    Home { cell, life: Life(u64::from(epoch) << 32 | boottime & 0xffff_ffff) }
+}
+
+/// The epoch of the start at which the engine was built that a home is.
+pub(super) fn epoch_of(home: Home) -> u32 {
+    (home.life.0 >> 32) as u32
+}
+
+impl<P: Protocol> Foreign<P> {
+    /// One for which nothing is held yet.
+    pub(super) fn new(
+        id: RequestId,
+        request: RequestNo,
+        stance: P::ToManager,
+        counts: Needs,
+        leased: bool,
+    ) -> Self {
+        let (held, is_rest, is_unclaimed) = (None, false, false);
+        Self { id, request, stance, counts, held, leased, is_rest, is_unclaimed }
+    }
 }
 
 /// Everything about other cells.

@@ -7,7 +7,7 @@ use holdall_core::{Addr, CellId, Event, Gone, Home, Life, Needs, Party, RequestI
 use holdall_protocols::house::{House, Stance, ToManager, ToUser};
 use holdall_wire::{Need, Refusal, RequestNo, Taken, Who};
 
-use super::cells::Foreign;
+use super::cells::{Foreign, epoch_of};
 use super::entry::for_needs;
 use super::{Defect, Effect, Engine};
 use crate::peer::{AT_A_GUARD_MAX, Given, NEEDS_AT_A_GUARD_MAX, Order, PeerMessage};
@@ -126,9 +126,7 @@ impl Engine<House> {
         let request = self.draw_request();
         let who = self.who_of(from, &order.who);
         self.enter_as(request, for_needs(order.needs), counts.clone(), who, id.user);
-        let (stance, held, leased, is_rest) = (ToManager::Release(id), None, true, false);
-        let foreign =
-            Foreign { id, request, stance, counts: counts.clone(), held, leased, is_rest };
+        let foreign = Foreign::new(id, request, ToManager::Release(id), counts.clone(), true);
         self.cells.foreign.insert(id.user, foreign);
         Ok(Ok(counts))
     }
@@ -351,13 +349,14 @@ impl Engine<House> {
         Ok(std::mem::take(&mut self.effects))
     }
 
-    /// Those of a cell who are not among these are over, and know it.
+    /// Those of a cell who are not among these are over, and know it, or have forgotten it.
     pub(super) fn end_others(
         &mut self,
         cell: CellId,
-        stay: impl Fn(&UserId) -> bool,
+        stay: impl Fn(&UserId, &Foreign<House>) -> bool,
     ) -> Result<(), Defect> {
-        for user in self.cells.users_of(cell).into_iter().filter(|user| !stay(user)) {
+        let others = self.cells.foreign_of(cell).filter(|foreign| !stay(&foreign.id.user, foreign));
+        for user in others.map(|foreign| foreign.id.user).collect::<Vec<_>>() {
             self.leave_foreign(user);
             self.report(Gone::Departed(Party::User(user)))?;
         }
@@ -386,6 +385,32 @@ impl Engine<House> {
             leased: foreign.leased,
             is_rest: foreign.is_rest,
         })
+    }
+
+    /// Whether a request is that of another home which has lost its memory of it: a reservation, which is kept until its time.
+    pub fn is_unclaimed(&self, request: RequestNo) -> bool {
+        let user = self.requests.get(&request).map(|entry| entry.user);
+        let foreign = user.and_then(|user| self.cells.foreign.get(&user));
+        foreign.is_some_and(|foreign| foreign.is_unclaimed)
+    }
+
+    /// Notes which reservations of a home are from before the start since which it remembers everything, and not among these: it
+    /// will never speak of them again. Whoever has made one counts on it all the same.
+    pub(super) fn keep_unclaimed(
+        &mut self,
+        home: CellId,
+        since: u32,
+        is_said: impl Fn(&UserId) -> bool,
+    ) {
+        for user in self.cells.users_of(home) {
+            let Some(foreign) = self.cells.foreign.get_mut(&user) else { continue };
+            let entry = self.requests.get(&foreign.request);
+            let is_reserved = entry.is_some_and(|entry| entry.besides.until.is_some());
+            foreign.is_unclaimed = foreign.held.is_some()
+                && is_reserved
+                && epoch_of(user.home()) < since
+                && !is_said(&user);
+        }
     }
 
     /// Whether a request is that of another home.
@@ -430,9 +455,10 @@ impl Engine<House> {
             (entry.since, entry.taken) = (since, Some(taken));
             entry.besides.change(|besides| besides.until = until);
         }
-        let (held, said) = (None, stance.clone());
-        let foreign =
-            Foreign { id, request, stance: said, counts: counts.clone(), held, leased, is_rest };
+        let foreign = Foreign {
+            is_rest,
+            ..Foreign::new(id, request, stance.clone(), counts.clone(), leased)
+        };
         self.cells.foreign.insert(id.user, foreign);
         self.cells.engines.insert(id.user.home());
         let stance = if matches!(stance, ToManager::Release(_)) {

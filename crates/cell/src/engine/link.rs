@@ -10,7 +10,7 @@ use super::abroad::guard;
 use super::foreign::HeldFor;
 use super::{Defect, Effect, Engine};
 use crate::books::Recovery;
-use crate::peer::{ASSERTED_MAX, Asserted, Assertion, PeerMessage, Term};
+use crate::peer::{ASSERTED_MAX, Asserted, Asserting, Assertion, PeerMessage, Term};
 
 impl Engine<House> {
     /// Takes what another cell says, which makes sense by itself ([`PeerMessage::check`]).
@@ -162,8 +162,8 @@ impl Engine<House> {
         all
     }
 
-    /// A home has said all that it has to do with here. What it does not know of is over. What it holds and this cell does not know of
-    /// is held again, if this cell may have forgotten it. Otherwise it was given up, and
+    /// A home has said all that it has to do with here. What it does not know of is over, but for reservations of which it has lost its memory:
+    /// these are kept until their time. What it holds and this cell does not know of is held again, if this cell may have forgotten it. Otherwise it was given up, and
     /// the home is told. Returns also what this cell may have forgotten and cannot hold again: the home stops using it.
     ///
     /// # Errors
@@ -172,14 +172,16 @@ impl Engine<House> {
         &mut self,
         now: u64,
         home: CellId,
-        assertion: &Assertion,
+        Asserting { said: assertion, since }: &Asserting,
         recovery: &Recovery,
     ) -> Result<(Vec<Effect>, BTreeSet<RequestId>), Defect> {
         self.now = now;
         let held: BTreeMap<UserId, &Asserted> =
             assertion.held.iter().map(|one| (one.request.user, one)).collect();
         let waiting: BTreeSet<UserId> = assertion.waiting.iter().map(|(id, _)| id.user).collect();
-        self.end_others(home, |user| held.contains_key(user) || waiting.contains(user))?;
+        let is_said = |user: &UserId| held.contains_key(user) || waiting.contains(user);
+        self.keep_unclaimed(home, *since, is_said);
+        self.end_others(home, |user, foreign| is_said(user) || foreign.is_unclaimed)?;
         self.forget_engines(home)?;
         for (id, stance) in &assertion.waiting {
             let known = self.cells.foreign.get(&id.user);
@@ -277,7 +279,7 @@ impl Engine<House> {
     /// If an invariant is broken. Nothing may then be granted any more.
     pub fn forget(&mut self, now: u64, cell: CellId) -> Result<Vec<Effect>, Defect> {
         self.now = now;
-        self.end_others(cell, |_| false)?;
+        self.end_others(cell, |_, _| false)?;
         self.part_from(cell, "was forgotten; nobody guards what is there")?;
         Ok(std::mem::take(&mut self.effects))
     }

@@ -54,7 +54,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use self::cells::Cells;
-pub use self::cells::{Member, Outgoing};
+pub use self::cells::{Member, Outgoing, home};
 pub use self::defect::Defect;
 pub use self::elsewhere::Elsewhere;
 use self::entry::Entry;

@@ -16,6 +16,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::failure::{Failure, NOT_NOW, UNAVAILABLE};
 use crate::reach::{Reach, block_on, call, served};
+use crate::unreached::by_whom;
 use crate::{print, show, usage};
 
 /// How long a restart may take to be decided: a snapshot is made, and another program is asked.
@@ -216,8 +217,13 @@ async fn status(reach: &Reach, json: bool) -> anyhow::Result<ExitCode> {
     let Reply::Agent(view) = call(&client, Body::Agent).await? else {
         anyhow::bail!("the agent gave an unexpected reply");
     };
-    let text = if json { show::json(&view)? } else { told(&view) };
-    print(&text)?;
+    if json {
+        print(&show::json(&view)?)?;
+    } else {
+        let unreached = by_whom(&client).await;
+        let unreached = unreached.iter().map(|why| format!("\ncluster    {why}"));
+        print(&format!("{}{}", told(&view), unreached.collect::<String>()))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

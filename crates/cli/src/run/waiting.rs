@@ -240,6 +240,11 @@ async fn why(client: &Client, number: Option<RequestNo>, undecided: &str) -> Str
     let call = client.call(number.map_or(Body::Agent, explain));
     match tokio::time::timeout(LAST_WORD, call).await {
         Ok(Ok(Reply::Explanation(explanation))) => match explanation.chain.first() {
+            // Nothing is in the way; the agent says why it is not granted all the same.
+            Some(first) if first.hindrances.is_empty() => match &explanation.outlook {
+                Some(Outlook::Unknown(why)) => show::clean(why),
+                _ => "others are served before".into(),
+            },
             Some(first) => {
                 let asked = unreached(client, &first.needs);
                 let unreached = tokio::time::timeout(LAST_WORD, asked).await.unwrap_or_default();

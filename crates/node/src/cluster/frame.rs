@@ -3,7 +3,7 @@
 //! The version is that of the greeting: members of neighbouring versions talk, so new frames are added at the end and said
 //! only to those who know them.
 
-use holdall_cell::greeting::Known;
+use holdall_cell::greeting::First;
 use holdall_cell::peer::PeerMessage;
 use holdall_wire::{Body, Fault, Reply};
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) const VERSION: u32 = 3;
 /// The first version that is told something about replicated cells: questions of [`Frame::Asks`] that change something.
 pub(crate) const REPLICATED: u32 = 2;
-/// The first version that says what it knows ([`Frame::Knows`]).
+/// The first version that says what it knows ([`Frame::First`]).
 pub(crate) const KNOWS: u32 = 3;
 /// The oldest version that it understands, too.
 pub(crate) const OLDEST: u32 = 1;
@@ -55,9 +55,9 @@ pub(crate) enum Frame {
         /// What.
         reply: Box<Reply>,
     },
-    /// What a cell knows of the other: first of all over a link, from both. Whoever knows that more is known of it than its log tells makes no
-    /// use of the link.
-    Knows(Known),
+    /// What a cell knows of the other, and since when of itself: first of all over a link, from both. Whoever knows that more is known of it
+    /// than its log tells makes no use of the link.
+    First(First),
 }
 
 impl Frame {
@@ -89,6 +89,7 @@ const ANSWERS: u32 = 4;
 
 #[cfg(test)]
 mod tests {
+    use holdall_cell::greeting::Known;
     use holdall_cell::peer::Assertion;
     use holdall_wire::RequestNo;
 
@@ -116,9 +117,9 @@ mod tests {
 
     #[test]
     fn version_3_keeps_its_bytes() {
-        let known = Known { life: 300, nonce: 7, length: 301 };
-        golden(&Frame::Knows(known), "05ac0207ad02");
-        golden(&Frame::Knows(Known::default()), "05000000");
+        let first = First { known: Known { life: 300, nonce: 7, length: 301 }, since: 302 };
+        golden(&Frame::First(first), "05ac0207ad02ae02");
+        golden(&Frame::First(First::default()), "0500000000");
     }
 
     /// What a member says that was upgraded before this one.

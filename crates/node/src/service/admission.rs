@@ -72,6 +72,10 @@ impl Service {
         if let Some(why) = self.awaited.told() {
             return Err(Refusal::Busy(why));
         }
+        if let Some(why) = self.awaited_members().filter(|_| ask.now && self.needs_own(&ask.needs))
+        {
+            return Err(Refusal::Busy(why));
+        }
         self.admit_span(ask.lasting, &ask.needs)?;
         let (uid, size) = (peer.who.uid, size(&peer.who, &ask.from, &ask.needs));
         if !self.requests.take(uid, size) {
@@ -85,19 +89,6 @@ impl Service {
             return closed(format!("{what} (`ulimit -n` of the agent)"));
         }
         Ok(Admitted { uid, size, files })
-    }
-
-    /// Why what other cells guard cannot be had ever again: nobody talks to this one any more.
-    fn cut_off(&self, needs: &[Need]) -> Option<Refusal> {
-        let links = &self.cells.as_ref()?.running.as_ref()?.links;
-        let own = links.own().name.as_str();
-        let mut others =
-            needs.iter().filter(|need| need.name.cell().is_some_and(|cell| cell != own));
-        let need = others.next().filter(|_| links.is_removed())?;
-        Some(Refusal::Never(format!(
-            "'{need}' cannot be had: this cell was removed from the cluster, and nobody talks to it any more; it can join again, under \
-             a new id"
-        )))
     }
 
     /// What was found is not needed after all.

@@ -8,7 +8,7 @@
 //! - Before anything else both say what they know of each other's logs, if both are of a version that does (`service/meeting.rs`).
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Weak;
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,6 +59,8 @@ pub(super) struct Cells {
     pub(super) untold: Vec<(ConnNo, CallNo, Reply)>,
     /// Until when clients were told that they may use what.
     pub(super) told: BTreeMap<RequestNo, u64>,
+    /// To whom of those who wait it was told which cell is away, since that is.
+    pub(super) told_away: BTreeSet<(RequestNo, CellId)>,
     /// Whether the pools are not what the others were told.
     pub(super) pools_changed: bool,
     pub(super) questions: Questions,
@@ -105,6 +107,7 @@ impl Cells {
             unprepared: Vec::new(),
             untold: Vec::new(),
             told: BTreeMap::new(),
+            told_away: BTreeSet::new(),
             pools_changed: true,
             questions: Questions::default(),
             backlog: Backlog::default(),
@@ -123,6 +126,7 @@ impl Cells {
         self.last_link += 1;
         let link = Link { number: self.last_link, way, is_full: false, settled: None };
         self.links.insert(cell, link);
+        self.told_away.retain(|(_, away)| *away != cell);
     }
 
     /// The number of the link to a cell, if there is one.
@@ -253,7 +257,7 @@ impl Service {
             Ok(frame) => {
                 trace!(cell = cell.0, ?frame, "heard");
                 match frame {
-                    Frame::Knows(known) if meets => self.on_knows(cell, known),
+                    Frame::First(first) if meets => self.on_first(cell, first),
                     _ if meets => self.unlink(cell, "it does not say first what it knows"),
                     frame => self.on_frame(cell, frame),
                 }
@@ -293,7 +297,7 @@ impl Service {
                 self.say(cell, Frame::Answers { number, reply });
             }
             Frame::Answers { number, reply } => self.answered(cell, number, *reply),
-            Frame::Knows(_) => self.unlink(cell, "it says twice what it knows"),
+            Frame::First(_) => self.unlink(cell, "it says twice what it knows"),
         }
     }
 

@@ -128,29 +128,30 @@ fn is_now(said: &Input) -> bool {
 mod tests {
     use super::*;
 
-    /// Each holds something of the other, and keeps what its beats tell.
+    /// Each holds something of the others, and keeps what their beats tell.
     #[test]
-    fn two_cells_that_do_nothing_come_to_rest() {
-        let mut cells = [(10, Still::default()), (20, Still::default())];
-        let mut kept = [0, 0];
-        for beat in 0..100 {
-            let (one, other) = (beat % 2, (beat + 1) % 2);
+    fn cells_that_do_nothing_come_to_rest() {
+        let mut cells = [10, 20, 30].map(|length| (length, Still::default()));
+        let mut kept = [[0; 3]; 3];
+        for one in (0..3).cycle().take(100) {
             let (length, still) = cells[one];
             let told = still.told(length);
-            assert!(told >= 10 && told <= length);
-            if told > kept[one] {
-                kept[one] = told;
-                let (length, still) = &mut cells[other];
-                still.grows(*length, *length + 1);
-                *length += 1;
+            assert!(told <= length);
+            for other in (0..3).filter(|other| *other != one) {
+                if told > kept[other][one] {
+                    kept[other][one] = told;
+                    let (length, still) = &mut cells[other];
+                    still.grows(*length, *length + 1);
+                    *length += 1;
+                }
             }
         }
-        let [(one, first), (other, second)] = cells;
-        assert_eq!((one, other), (11, 21));
-        assert_eq!((first.told(one), second.told(other)), (10, 20));
-        assert_eq!(first.told(12), 12, "something has happened");
-        let mut later = first;
-        later.grows(12, 13);
-        assert_eq!(later.told(13), 12);
+        // Each has heard of the start of the two others.
+        assert_eq!(cells.map(|(length, _)| length), [12, 22, 32]);
+        assert_eq!(cells.map(|(length, still)| still.told(length)), [10, 20, 30]);
+        let (_, mut still) = cells[0];
+        assert_eq!(still.told(13), 13, "something has happened");
+        still.grows(13, 14);
+        assert_eq!(still.told(14), 13);
     }
 }

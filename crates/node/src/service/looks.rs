@@ -46,7 +46,7 @@ impl Service {
             your_rights: peer.map(|peer| peer.rights.list()).unwrap_or_default(),
             rights: self.config.rights.told(),
             ephemeral: self.config.ephemeral,
-            waits_for: self.awaited.told(),
+            waits_for: self.why_nothing_is_granted(),
             no_http: self.no_http.clone(),
             boottime_millis: Some(clamp(self.clock.reads().boottime)),
         }
@@ -105,8 +105,10 @@ impl Service {
     /// When a request that waits will probably be granted.
     fn outlook(&self, request: RequestNo) -> Outlook {
         let part_of = self.books().get(request).and_then(|entry| entry.ask.part);
+        let awaited = self.awaited_members();
         match &self.history {
             _ if part_of.is_some() => Outlook::Unknown("it waits for a part of a grant".into()),
+            _ if awaited.is_some() => Outlook::Unknown(awaited.unwrap_or_default()),
             _ if self.waits_in_vain(request) => Outlook::Unknown(IN_VAIN.into()),
             Some(history) => history.outlook(request),
             None => Outlook::Unknown(NO_HISTORY.into()),

@@ -8,7 +8,7 @@
 
 use holdall_cell::Input;
 use holdall_cell::engine::Member;
-use holdall_cell::greeting::{Known, Presence};
+use holdall_cell::greeting::{First, Known, Presence};
 use holdall_core::CellId;
 use holdall_links::{self as links, Way};
 use tracing::error;
@@ -38,7 +38,7 @@ impl Service {
     pub(super) fn meet(&mut self, meeting: Meeting, known: Option<Known>) {
         let Some(known) = known else { return self.link_with(meeting, None) };
         let cell = number(meeting.peer.id);
-        match Frame::Knows(known).encode() {
+        match Frame::First(self.books().ties().first(known)).encode() {
             // If it is down, that is told.
             Ok(bytes) => drop(meeting.way.send(bytes)),
             Err(error) => error!("what is known of a cell cannot be said: {error}"),
@@ -48,12 +48,12 @@ impl Service {
         }
     }
 
-    /// A cell has said what it knows of this one.
-    pub(super) fn on_knows(&mut self, cell: CellId, known: Known) {
+    /// A cell has said what it knows of this one, and of itself.
+    pub(super) fn on_first(&mut self, cell: CellId, first: First) {
         let Some(cells) = &mut self.cells else { return };
         let Some(meeting) = cells.meetings.remove(&cell) else { return };
-        match self.books().check_known(cell, &known, self.host.last().0) {
-            Ok(()) => self.link_with(meeting, Some(known)),
+        match self.books().check_known(cell, &first.known, self.host.last().0) {
+            Ok(()) => self.link_with(meeting, Some(first)),
             Err(why) => {
                 meeting.way.end("it knows more of this cell than its log tells");
                 if let Some(cells) = &self.cells {
@@ -72,7 +72,7 @@ impl Service {
     }
 
     /// There is a link to a cell.
-    fn link_with(&mut self, meeting: Meeting, knows: Option<Known>) {
+    fn link_with(&mut self, meeting: Meeting, first: Option<First>) {
         let Meeting { peer, presence, is_back, way } = meeting;
         let (now, cell) = (self.boottime(), number(peer.id));
         let Some(cells) = &mut self.cells else { return };
@@ -84,7 +84,7 @@ impl Service {
             let member = peer.name.as_str().parse().map(|name| Member { name, cell });
             self.input(Input::Members(member.into_iter().collect()));
         }
-        self.input(Input::Linked { cell, presence, knows });
+        self.input(Input::Linked { cell, presence, first });
         self.beat(cell);
     }
 }

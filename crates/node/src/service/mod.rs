@@ -51,6 +51,7 @@ mod rights;
 mod round;
 mod sessions;
 mod snapshots;
+mod standing;
 mod start;
 #[cfg(test)]
 mod tests;

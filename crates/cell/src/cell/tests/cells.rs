@@ -82,7 +82,7 @@ impl Pair {
         for cell in [HERE, THERE] {
             let life = self.lives[other(cell) as usize - 1];
             let presence = Presence { life, epoch: 1, nonce: 1, began: 0, length: 0 };
-            let linked = Input::Linked { cell: CellId(other(cell)), presence, knows: None };
+            let linked = Input::Linked { cell: CellId(other(cell)), presence, first: None };
             self.input(cell, linked);
         }
     }

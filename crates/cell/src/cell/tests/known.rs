@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::engine::Member;
-use crate::greeting::{Known, Presence, Stranger};
+use crate::greeting::{First, Known, Presence, Stranger};
 use crate::input::Cluster;
 use crate::peer::{Assertion, PeerMessage};
 
@@ -25,10 +25,18 @@ impl Story {
     }
 
     fn starts_in(&mut self, life: u128, nonce: u128, upgrade: bool) {
+        self.starts(HERE, life, nonce, upgrade, "boot");
+    }
+
+    fn starts_on(&mut self, boot: &str, life: u128, nonce: u128) {
+        self.starts(HERE, life, nonce, false, boot);
+    }
+
+    fn starts(&mut self, cell: CellId, life: u128, nonce: u128, upgrade: bool, boot: &str) {
         self.replay(upgrade);
         self.epoch += 1;
         let member = |text, cell| Member { name: name(text), cell };
-        let (own, members) = (member("here", HERE), vec![member("there", THERE)]);
+        let (own, members) = (member("here", cell), vec![member("there", THERE)]);
         let declared = |(name, kind)| Declared { name, kind, limit: None };
         let start = Start {
             epoch: self.epoch,
@@ -37,7 +45,7 @@ impl Story {
             lost: life != LIFE,
             nonce,
             began: self.length(),
-            boot: "boot".into(),
+            boot: boot.into(),
             boottime: self.at,
             wall: self.at,
             rebuilt: upgrade,
@@ -51,7 +59,8 @@ impl Story {
     /// There is a link to the other cell, in this start of that, which knows so much of this one.
     fn meets(&mut self, nonce: u128, knows: Option<Known>) {
         let presence = Presence { life: 7, epoch: 1, nonce, began: 10, length: 11 };
-        self.input(Input::Linked { cell: THERE, presence, knows });
+        let first = knows.map(|known| First { known, since: 0 });
+        self.input(Input::Linked { cell: THERE, presence, first });
     }
 
     fn looks(&self, known: Known) -> Result<(), Stranger> {
@@ -248,7 +257,7 @@ fn whoever_is_outdone_waits_for_all_and_goes_above_all_fences() {
     let members = members.map(|(text, cell)| Member { name: name(text), cell });
     story.input(Input::Members(members.into()));
     let presence = Presence { life: 8, epoch: 1, nonce: 9, began: 10, length: 11 };
-    let link = Input::Linked { cell: third, presence, knows: Some(Known::default()) };
+    let link = Input::Linked { cell: third, presence, first: Some(First::default()) };
     story.input(link.clone());
     let says = |length| {
         let all = Assertion { last: true, ..Assertion::default() };
@@ -266,4 +275,40 @@ fn whoever_is_outdone_waits_for_all_and_goes_above_all_fences() {
     story.input(link);
     story.input(says(13));
     assert!(!story.cell.is_recovering() && story.gives(2));
+}
+
+/// What was asked for before, a log that is not there, or was put back, says nothing of.
+#[test]
+fn since_when_everything_is_remembered_is_known() {
+    let since = |story: &Story| story.cell.books.ties().first(Known::default()).since;
+    let mut story = Story::new(&[]);
+    story.starts_on("boot of the first start", LIFE, 50);
+    assert_eq!((since(&story), story.epoch), (2, 2));
+    story.starts_in(LIFE, 51, true);
+    assert_eq!(since(&story), 2, "it goes on from its log");
+    for logic in [LOGIC, LOGIC + 1] {
+        let snapshot = story.cell.snapshot().expect("written");
+        let replay = Replay::new(logic, Some((LOGIC, &snapshot))).expect("understood");
+        let cell = replay.finish().expect("an engine").cell;
+        assert_eq!(cell.books().ties().first(Known::default()).since, 2);
+    }
+    story.starts_on("other", LIFE + 1, 52);
+    assert_eq!(since(&story), 2, "reservations outlast the machine");
+    story.starts_on("other", LIFE + 2, 53);
+    assert_eq!(since(&story), story.epoch, "its log was lost, or is a copy");
+}
+
+/// One that was removed joins again under another id. Others have never been linked with that.
+#[test]
+fn what_was_told_to_another_cell_is_not_known_to_this_one() {
+    let mut story = met();
+    story.input(Input::CameTo { cell: THERE, length: 12 });
+    let knows = |story: &Story| story.cell.books.ties().known_of(THERE).length;
+    story.start("boot", false);
+    story.starts_as(2, false);
+    assert_eq!(knows(&story), 12, "it was alone for a while");
+    story.starts(CellId(9), LIFE, 3, false, "boot");
+    assert_eq!(knows(&story), 0);
+    story.replay(true);
+    assert_eq!(knows(&story), 0);
 }

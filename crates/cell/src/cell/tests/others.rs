@@ -1,5 +1,7 @@
 //! Stories of a cell among others: who is waited for, and what becomes of what they hold.
 
+mod reserved;
+
 use holdall_core::{Home, Length, Need as Count, Needs, Origin, PoolId, UserId};
 use holdall_protocols::house::{Round, Span, Stance, ToManager, ToUser};
 
@@ -57,7 +59,7 @@ impl Story {
 
     fn linked(&mut self) -> Vec<Effect> {
         let presence = Presence { life: 7, epoch: 1, nonce: 1, began: 1, length: 1 };
-        self.input(Input::Linked { cell: THERE, presence, knows: None })
+        self.input(Input::Linked { cell: THERE, presence, first: None })
     }
 
     fn said(&mut self, message: PeerMessage) -> Vec<Effect> {
@@ -468,5 +470,5 @@ fn how_long_a_use_will_probably_take_is_told_to_other_cells_and_stays_in_the_log
     assert_eq!(told_spans(&story.said(all)), [9]);
     // Nor if the other cell forgets it, and it is asked for as another.
     let presence = Presence { life: 8, epoch: 1, nonce: 2, began: 0, length: 0 };
-    assert_eq!(told_spans(&story.input(Input::Linked { cell: THERE, presence, knows: None })), [9]);
+    assert_eq!(told_spans(&story.input(Input::Linked { cell: THERE, presence, first: None })), [9]);
 }

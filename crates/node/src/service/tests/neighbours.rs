@@ -9,7 +9,7 @@ use holdall_core::{CellId, RequestId};
 use holdall_links::Above as _;
 use holdall_links::token::For;
 use holdall_protocols::house::{ToManager, ToUser};
-use holdall_wire::{ClusterCall, Outlook};
+use holdall_wire::{ClusterCall, Outlook, Who};
 
 use super::*;
 use crate::cluster::behind::FOREVER;
@@ -414,5 +414,44 @@ fn who_waits_for_a_cell_that_cannot_be_reached_is_told() {
         };
         let Some(Outlook::Unknown(why)) = told.outlook else { panic!("it is never granted") };
         assert!(why.contains("cannot be reached"), "{why}");
+    });
+}
+
+/// Whatever is of one cell is waited for nearly as long with or without it.
+#[test]
+fn how_long_uses_take_is_told_in_a_cluster_and_not_by_one_alone() {
+    let [(_a, a), (_b, b)] = members();
+    let (end, mut ended) = tokio::sync::mpsc::channel::<()>(1);
+    let guard = std::thread::spawn(move || {
+        with_member(&b, |_| async move { ended.recv().await });
+    });
+    let needs = ["board", "board@b"].map(|need| need.parse().expect("a need")).to_vec();
+    let ask = Ask { needs, ..ask("board", Lasting::Connection) };
+    let asked = ask.clone();
+    let foreseen = |service: &Shared| {
+        let service = service.borrow();
+        let history = service.history.as_ref().expect("it keeps one");
+        (history.length(&Who::default(), &ask), service.length(&Who::default(), &ask))
+    };
+    with_member(&a, |service| async move {
+        let (mut client, _) = Client::attached(&service, 1, false).await;
+        assert_eq!(foreseen(&service).1, None, "nothing was used yet");
+        for _ in 0..9 {
+            let mut told = client.call(Body::Ask(asked.clone())).await;
+            while !matches!(told, Reply::Granted { .. }) {
+                told = client.reply(client.last).await;
+            }
+            let end = Body::End { request: granted(&told), left: false };
+            assert_eq!(client.call(end).await, Reply::Done);
+        }
+        service.borrow_mut().flush_history();
+        until(|| foreseen(&service).1.is_some()).await;
+    });
+    drop(end);
+    guard.join().expect("it ends well");
+    let config = Config::parse(CONFIG).expect("sensible");
+    with_service(&[], &a, &config, None, |service| async move {
+        until(|| foreseen(&service).0.is_some()).await;
+        assert_eq!(foreseen(&service).1, None);
     });
 }
