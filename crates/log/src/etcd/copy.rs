@@ -29,6 +29,7 @@ use super::kv::Kv;
 use super::layout::{CellValue, Head, Pointer, write_epoch};
 use super::lead::{Place, pause};
 use super::snapshot::PIECE;
+use crate::disk::random;
 use crate::{Identity, Index, Life, OpenError, PAYLOAD_MAX, Record, Snapshot};
 
 const MAGIC: &[u8; 4] = b"hlC1";
@@ -111,6 +112,14 @@ impl CellCopy {
             records.push(Record { index, logic, payload: file.split_to(length) });
         }
         Some(Self { identity, life, epoch, snapshot, records })
+    }
+
+    /// The same, for a cell of its own that nobody has heard of.
+    ///
+    /// # Errors
+    /// If the machine has no random bits.
+    pub fn as_another(self) -> std::io::Result<Self> {
+        Ok(Self { identity: Identity(random()?), ..self })
     }
 
     /// The last record that is in the snapshot.

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use holdall_cell::books::GivenUp;
 use holdall_cell::greeting::Presence;
 use holdall_links::CellId;
+use holdall_links::member::Roster;
 use serde::{Deserialize, Serialize};
 
 const FILE: &str = "forgotten.json";
@@ -61,6 +62,15 @@ impl Meant {
             false => self.epoch.is_some_and(|epoch| known.epoch < epoch),
         }
     }
+}
+
+/// The highest epoch of all cells of this name that were removed and given up, as far as it was said then. Whoever remembers their fences
+/// knows them by that name.
+pub(crate) fn epoch_of_removed(roster: &Roster, name: &str) -> Option<u32> {
+    let removed =
+        |cell| roster.member(cell).is_some_and(|it| it.removed && it.name.as_str() == name);
+    let words = roster.forgotten().filter(|(cell, _)| removed(*cell));
+    words.filter_map(|(_, forgotten)| Meant::by(&forgotten.word)?.epoch).max()
 }
 
 /// A member that was given up.

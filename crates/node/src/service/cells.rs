@@ -13,7 +13,7 @@ use std::rc::Weak;
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdall_cell::greeting::Presence;
+use holdall_cell::greeting::{Presence, Stranger};
 use holdall_cell::lease::{Leases, Terms, Verdict};
 use holdall_cell::session::{CallNo, ConnNo};
 use holdall_cell::{Cluster, Effect, Input};
@@ -65,6 +65,8 @@ pub(super) struct Cells {
     backlog: Backlog,
     /// The cell whose word is being taken up.
     pub(super) hears: Option<CellId>,
+    /// Those that have known more of this cell than its log tells.
+    pub(super) outdone_by: BTreeMap<CellId, Stranger>,
 }
 
 /// A link that is up.
@@ -109,6 +111,7 @@ impl Cells {
             questions: Questions::default(),
             backlog: Backlog::default(),
             hears: None,
+            outdone_by: BTreeMap::new(),
         }
     }
 
