@@ -55,7 +55,7 @@ pub(super) async fn import(
     let id = copy.identity.to_string();
     // Nobody comes back under an id that was removed: what was granted by that has ended with it.
     let is_removed = view.members.iter().any(|one| one.removed && one.id == id);
-    let copy = if is_removed { copy.as_another()? } else { copy };
+    let copy = if is_removed { holdall_node::another(&copy)? } else { copy };
     let id = copy.identity.to_string();
     let conflict = |why: String| anyhow::Error::from(Failure(CONFLICT, why));
     let mut members = view.members.iter().filter(|one| !one.removed);
@@ -75,9 +75,7 @@ pub(super) async fn import(
     EtcdStore::new(address, options).put_copy(copy)?;
     adopt(name, store, &view.name, cell, Duration::ZERO)?;
     let what = match is_removed {
-        true => {
-            "as a new cell, as the one of the copy was removed; nothing of what that had granted is held any more"
-        }
+        true => "as a new cell with its pools, since the one of the copy was removed",
         false => "and what was granted since the copy is forgotten",
     };
     say(format!("{name} was put into {store}, {what}"));

@@ -114,12 +114,14 @@ impl CellCopy {
         Some(Self { identity, life, epoch, snapshot, records })
     }
 
-    /// The same, for a cell of its own that nobody has heard of.
+    /// A cell that nobody has heard of, which begins with a snapshot of its own, in epochs above those of this one.
     ///
     /// # Errors
     /// If the machine has no random bits.
-    pub fn as_another(self) -> std::io::Result<Self> {
-        Ok(Self { identity: Identity(random()?), ..self })
+    pub fn another(&self, logic: u32, payload: Bytes) -> std::io::Result<Self> {
+        let snapshot = Some(Snapshot { upto: Index(1), logic, payload });
+        let (identity, life) = (Identity(random()?), Life(random()?));
+        Ok(Self { identity, life, epoch: self.epoch, snapshot, records: Vec::new() })
     }
 
     /// The last record that is in the snapshot.
