@@ -212,6 +212,24 @@ mod tests {
 
     /// The log goes to another host, which was away, or led before.
     #[test]
+    fn fences_go_on_above_those_of_all_of_a_name_that_were_removed() {
+        let word = |epoch| Meant::word(Some(&start(5, epoch))).expect("random");
+        let mut roster = Roster::new(CellId(1), Vec::new());
+        let all = [(2, "x", 30), (3, "x", 70), (4, "x", 50), (5, "y", 900), (6, "x", 800)];
+        for (cell, name, epoch) in all {
+            roster.add(CellId(cell), &name.parse().expect("a name"), &[], 0).expect("room");
+            roster.forget(CellId(cell), word(epoch)).expect("room");
+            if cell != 6 {
+                roster.remove(CellId(cell), 0).expect("it was there");
+            }
+        }
+        roster.add(CellId(7), &"x".parse().expect("a name"), &[], 0).expect("room");
+        roster.remove(CellId(7), 0).expect("it was there");
+        assert_eq!(epoch_of_removed(&roster, "x"), Some(70));
+        assert_eq!(epoch_of_removed(&roster, "z"), None);
+    }
+
+    #[test]
     fn what_another_host_has_heard_is_known_from_the_log() {
         let dir = tempfile::tempdir().expect("a directory");
         let (cell, mut kept) = (CellId(7), Forgotten::read(dir.path()).expect("whole"));

@@ -289,7 +289,7 @@ async fn who_cannot_get_ready_is_not_and_stands_by() {
 /// written.
 #[tokio::test(start_paused = true)]
 async fn who_goes_on_with_nothing_to_write_is_not_troubled() {
-    let Called { world, mut feed, opening, ready, .. } = called_first().await;
+    let Called { world, feed, opening, ready, .. } = called_first().await;
     let core = Arc::clone(&feed.core);
     ready.send(()).expect("it waits for that");
     let heir = called(&core, "h2").await;

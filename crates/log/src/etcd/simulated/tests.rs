@@ -286,6 +286,33 @@ async fn a_cell_is_removed_when_nobody_leads_it() {
     place.remove(cell, Some(since)).await.expect("it is removed already");
 }
 
+/// It tells nothing more, whatever it has sent, and a new life can begin.
+#[tokio::test(start_paused = true)]
+async fn who_leads_is_ended_so_that_a_new_life_can_begin() {
+    let world = well();
+    let mut feed = led(&world).await;
+    let index = append(&mut feed, b"one");
+    feed.core.watch().reached(index).await.expect("it may leave");
+    let cell = feed.core.elected.cell;
+    let place = Place::new(Arc::new(world.store.client()), world.options("h"), "here".into());
+    let other = place.depose(Identity(cell.identity.0 + 1)).await;
+    assert!(matches!(other, Err(OpenError::Key { .. })), "{other:?}");
+    let index = append(&mut feed, b"two");
+    feed.core.watch().reached(index).await.expect("it leads still");
+    place.depose(cell.identity).await.expect("ended");
+    let late = append(&mut feed, b"late");
+    let told = feed.core.watch().reached(late).await;
+    assert!(matches!(told, Err(Error::Deposed(_))), "{told:?}");
+    place.depose(cell.identity).await.expect("nobody leads it");
+    let mut options = world.options("h");
+    (options.create, options.adopt) = (false, true);
+    options.seen.epoch = feed.core.elected.epoch + 1;
+    let opened = open(Arc::new(world.store.client()), options, "here".into(), None).await;
+    let opened = opened.expect("adopted").1;
+    assert_eq!((opened.memory, opened.records.len()), (Memory::Lost(Lost::Adopted), 2));
+    assert_ne!(opened.life, cell.life);
+}
+
 /// Somebody looks whether it may be removed, and before it is, another host has led it, and may have granted something.
 #[tokio::test(start_paused = true)]
 async fn a_cell_that_was_led_meanwhile_is_not_removed() {
