@@ -13,7 +13,9 @@ use comfy_table::{Table, presets};
 use holdall_client::Client;
 use holdall_log::Identity;
 use holdall_log::etcd::{Address, EtcdStore, Options, WhenLed};
-use holdall_wire::{Body, ClusterCall, ClusterView, HostCell, HostedView, MemberView, Reply};
+use holdall_wire::{
+    Body, ClusterCall, ClusterView, HostCell, HostedView, MemberView, Reply, RequestNo,
+};
 
 use crate::failure::{CONFLICT, Failure};
 use crate::reach::{Reach, block_on, call};
@@ -45,8 +47,9 @@ enum Command {
         /// The members that host it, one of which leads
         #[arg(long, value_name = "NAME,...", value_delimiter = ',', required = true)]
         hosts: Vec<String>,
-        /// A fence that all of its own are to be above, if what it guards was guarded elsewhere before
-        #[arg(long, value_name = "FENCE")]
+        /// A fence that all of its own are to be above, if what it guards was guarded elsewhere before: as in HOLDALL_FENCE_..., or 7-0 for
+        /// all of epoch 7
+        #[arg(long, value_name = "FENCE", value_parser = fence)]
         fences_above: Option<u64>,
         #[command(flatten)]
         reach: Reach,
@@ -172,6 +175,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// A fence as a command sees it, or as people are shown it.
+fn fence(text: &str) -> Result<u64, String> {
+    let shown = || text.parse::<RequestNo>().map(|fence| fence.0);
+    text.parse().or_else(|_| shown()).map_err(|_| "is no fence, like 30064771073 or 7-1".into())
 }
 
 #[derive(serde::Serialize)]

@@ -33,3 +33,46 @@ impl Cell {
         self.books.pool(name).is_some_and(|pool| !pool.configured)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use holdall_core::CellId;
+    use holdall_wire::{Drained, Kind};
+
+    use super::*;
+    use crate::facts::Fact;
+    use crate::greeting::Presence;
+
+    /// What it has heard of others, under an id that they have never met, would halt them.
+    #[test]
+    fn it_has_the_pools_and_knows_nobody() {
+        let name = |text: &str| text.parse::<holdall_wire::Name>().expect("a name");
+        let mut cell = Cell::new().expect("an engine");
+        let add = |pool, units| Change::Add { name: name(pool), kind: Kind::Numbered(units) };
+        let drained = Drained { reason: "moves".into(), by: "root".into(), until: None };
+        for (change, configured) in [
+            (add("maya", 3), false),
+            (add("board", 2), true),
+            (Change::Drain { name: name("maya"), drained }, false),
+        ] {
+            cell.change_pool(change, configured, None).expect("sound").expect("done");
+        }
+        cell.note_drained().expect("sound");
+        let (other, presence) = (CellId(7), Presence { life: 5, nonce: 6, ..Presence::default() });
+        for fact in [
+            Fact::Peer { cell: other, life: Some(5) },
+            Fact::Met { cell: other, presence },
+            Fact::Agreed { cell: other, upto: 0 },
+            Fact::CameTo { cell: other, length: 69 },
+        ] {
+            cell.note(fact).expect("sound");
+        }
+        assert_eq!(cell.books.ties().known_of(other).length, 69);
+        let another = cell.with_pools_alone().expect("an engine");
+        let pools: Vec<_> = another.books.pools().map(|(name, _)| name.clone()).collect();
+        assert_eq!((pools, another.books.drained().len()), (vec![name("maya")], 1));
+        assert_eq!(another.engine.kind(&name("maya")), Some(Kind::Numbered(3)));
+        assert_eq!(another.books.ties(), &Default::default());
+        assert!(another.snapshot().is_ok());
+    }
+}

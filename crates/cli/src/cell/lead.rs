@@ -81,13 +81,18 @@ pub(super) async fn begin_a_new_life(name: &str, client: &Client) -> anyhow::Res
     hosts.retain(|one| one.name == name);
     let known = hosts.first().ok_or_else(|| unknown(name))?;
     let cell = identity(&id_of(name, &members(client).await?)?)?;
-    match hosts.iter().find(|one| one.leads) {
-        Some(HostedView { host, trouble: None, .. }) => {
-            let why = "and nothing is wrong with its log: there is nothing to adopt";
-            return Err(Failure(CONFLICT, format!("{host} leads {name}, {why}")).into());
+    // What is in etcd counts: what hosts say of it may be some seconds old.
+    match adopt(name, &known.store, &known.host, cell, Duration::ZERO) {
+        Err(why) if is_led(&why) => {
+            let is_wrong = |one: &&HostedView| one.leads && one.trouble.is_some();
+            let Some(leader) = hosts.iter().find(is_wrong) else {
+                let why =
+                    format!("{why}, and nothing is wrong with that: there is nothing to adopt");
+                return Err(Failure(CONFLICT, why).into());
+            };
+            adopt_from(leader, cell).await?;
         }
-        Some(leader) => adopt_from(leader, cell).await?,
-        None => adopt(name, &known.store, &known.host, cell, Duration::ZERO)?,
+        done => done?,
     }
     until_led(client, name, None, 0).await.map(drop)
 }
