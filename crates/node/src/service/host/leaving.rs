@@ -14,7 +14,7 @@ pub(in crate::service) enum Leaving {
     Effect(Box<Effect>),
     /// A reply to a call.
     Answer(ConnNo, Box<Answer>),
-    /// What has happened by a record, for people: so many of the events that come next ([`Host::next_event`]).
+    /// What has happened by a record, for people: so many of the events that come next ([`next_event`](super::Host::next_event)).
     Events(Index, usize),
     /// Something is said to another cell, over the link with this number.
     Said(CellId, u64, Box<Frame>),
