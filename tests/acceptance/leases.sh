@@ -97,6 +97,26 @@ for home in lab1 lab2; do
     expect_at "$home" 0 "" run -w 20s "scope@$other" -- true
 done
 
+# A command that was killed by its agent before its lease was over, while its wrapper stood still, was lost, also if the agent is away when that goes on.
+for home in lab1 lab2; do
+    other=$([ "$home" = lab1 ] && echo lab2 || echo lab1)
+    rm -f "$work/killed"
+    HOLDALL_AGENT="$work/$home.sock" "$HOLDALL" run -q "scope@$other" -- sh -c "trap '' TERM; $sleeper" "$work/killed" &
+    wrapper=$!
+    eventually test -s "$work/killed"
+    kill -STOP "$wrapper" "$(cat "$work/$other.pid")"
+    is_killed() { ! runs "$(cat "$work/killed")"; }
+    eventually is_killed
+    kill -STOP "$(cat "$work/$home.pid")"
+    kill -CONT "$wrapper"
+    got=0
+    wait "$wrapper" || got=$?
+    kill -CONT "$(cat "$work/lab1.pid")" "$(cat "$work/lab2.pid")"
+    [ "$got" -eq 70 ] || fail "a wrapper at $home whose command was killed in time ended with $got"
+    linked lab1 lab2
+    expect_at "$home" 0 "" run -w 20s "scope@$other" -- true
+done
+
 # Forgotten, a cell loses also what is not leased.
 at lab2 run press@lab1 -- sh -c "$sleeper" "$work/gone" &
 gone=$!

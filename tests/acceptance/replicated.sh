@@ -212,7 +212,7 @@ is_removed() {
     expect_at lab2 78 "no cell 'licences'" run -w 1s maya@licences -- true
     grep -q '"what":"cluster".*Remove' "$work/lab1.data/audit.jsonl" || fail "who has removed it is not in the audit log"
 }
-expect_at lab1 0 "fences begin anew" cell remove licences
+expect_at lab1 0 "go on above those of this one" cell remove licences
 is_removed 1
 # Its name is free for another, which can be removed while it is used.
 expect_at lab1 0 "leads licences" cell add licences --store "$store" --hosts lab1,lab2,lab3

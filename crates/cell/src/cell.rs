@@ -12,6 +12,7 @@
 //! - An input that is not new ([`Out::is_new`](crate::Out)) has changed nothing that a replay
 //!   without it would lack.
 
+mod another;
 mod calls;
 mod ending;
 mod import;

@@ -1,11 +1,12 @@
 //! `holdall cell`: cells that outlive their machine.
 
 mod copy;
+mod lead;
 mod remove;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context;
 use comfy_table::{Table, presets};
@@ -13,10 +14,10 @@ use holdall_client::Client;
 use holdall_log::Identity;
 use holdall_log::etcd::{Address, EtcdStore, Options, WhenLed};
 use holdall_wire::{
-    Body, ClusterCall, ClusterView, Fault, HostCell, HostedView, MemberView, Reply,
+    Body, ClusterCall, ClusterView, HostCell, HostedView, MemberView, Reply, RequestNo,
 };
 
-use crate::failure::{CONFLICT, Failure, UNAVAILABLE};
+use crate::failure::{CONFLICT, Failure};
 use crate::reach::{Reach, block_on, call};
 use crate::{print, say, show, usage};
 
@@ -46,6 +47,10 @@ enum Command {
         /// The members that host it, one of which leads
         #[arg(long, value_name = "NAME,...", value_delimiter = ',', required = true)]
         hosts: Vec<String>,
+        /// A fence that all of its own are to be above, if what it guards was guarded elsewhere before: as in HOLDALL_FENCE_..., or 7-0 for
+        /// all of epoch 7
+        #[arg(long, value_name = "FENCE", value_parser = fence)]
+        fences_above: Option<u64>,
         #[command(flatten)]
         reach: Reach,
     },
@@ -123,13 +128,17 @@ enum Command {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     block_on(async {
         match &args.command {
-            Command::Add { name, store, hosts, reach } => {
+            Command::Add { name, store, hosts, fences_above, reach } => {
                 let client = reach.connect().await?;
                 let (view, address) = may_add(name, store, hosts, &client).await?;
                 let known = view.members.iter().find(|one| one.name == *name && !one.removed);
                 let id = match known {
+                    Some(_) if fences_above.is_some() => {
+                        let why = "is there, and goes on with its own fences; --fences-above is for a new cell";
+                        return Err(usage(format!("{name} {why}")));
+                    }
                     Some(known) => same(known, store, address, &client).await?,
-                    None => make(name, address, &view.name)?,
+                    None => make(name, address, &view.name, fences_above.unwrap_or(0))?,
                 };
                 have_hosted(name, id, store, hosts, &view, &client).await?;
             }
@@ -148,15 +157,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 print(&if *json { show::json(&Cells { cells })? } else { told(&cells) })?;
             }
             Command::Move { name, host, reach } => {
-                move_to(name, host, &reach.connect().await?).await?;
+                lead::move_to(name, host, &reach.connect().await?).await?;
             }
             Command::Adopt { name, reach } => {
                 let client = reach.connect().await?;
-                let known = all(&client).await?.into_iter().find(|cell| cell.name == *name);
-                let known = known.ok_or_else(|| unknown(name))?;
-                let cell = identity(&id_of(name, &members(&client).await?)?)?;
-                adopt(name, &known.store, &known.host, cell)?;
-                until_led(&client, name, None, 0).await?;
+                lead::begin_a_new_life(name, &client).await?;
             }
             Command::Remove { name, force, reach } => {
                 remove::remove(name, *force, &reach.connect().await?).await?;
@@ -170,6 +175,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// A fence as a command sees it, or as people are shown it.
+fn fence(text: &str) -> Result<u64, String> {
+    let shown = || text.parse::<RequestNo>().map(|fence| fence.0);
+    text.parse().or_else(|_| shown()).map_err(|_| "is no fence, like 30064771073 or 7-1".into())
 }
 
 #[derive(serde::Serialize)]
@@ -224,14 +235,15 @@ async fn have_hosted(
         at(client, host, ClusterCall::Host(Box::new(what))).await?;
         is_known = true;
     }
-    let led = until_led(client, name, None, 0).await?;
+    let led = lead::until_led(client, name, None, 0).await?;
     say(format!("{} leads {name}; ask for what it guards as NAME@{name}", led.host));
     Ok(())
 }
 
-/// Makes the cell in etcd, or finds it there if nobody leads it: its id.
-fn make(name: &str, address: Address, host: &str) -> anyhow::Result<String> {
+/// Makes the cell in etcd, or finds it there if nobody leads it: its id. Its fences are above this one.
+fn make(name: &str, address: Address, host: &str, fence: u64) -> anyhow::Result<String> {
     let mut options = Options::new(name, host, "-");
+    options.above = (fence >> 32) as u32; // The epoch that it was given in.
     (options.create, options.when_led) = (true, WhenLed::Refuse);
     let (mut log, opened) = EtcdStore::new(address, options).open_etcd()?;
     log.resign(None)?;
@@ -264,55 +276,6 @@ async fn same(
     Ok(known.id.clone())
 }
 
-/// Lets a host lead, if it is there.
-async fn move_to(name: &str, heir: &str, client: &Client) -> anyhow::Result<()> {
-    let hosts: Vec<_> = all(client).await?.into_iter().filter(|one| one.name == name).collect();
-    let before = hosts.iter().find(|one| one.leads).map_or(0, |leader| leader.epoch);
-    let not_there = hosts.iter().find(|one| one.host == heir && !one.leads);
-    if let Some(why) = not_there.and_then(|one| one.trouble.as_ref()) {
-        let why = format!("{heir} cannot lead {name} now: {}", show::clean(why));
-        return Err(Failure(UNAVAILABLE, why).into());
-    }
-    if before == 0 && !hosts.is_empty() {
-        let why = format!("nobody leads {name}; `holdall cell show {name}` tells more");
-        return Err(Failure(UNAVAILABLE, why).into());
-    }
-    let told = at(client, name, ClusterCall::HandOver(heir.to_owned())).await;
-    // It may be gone before its answer is heard: then it shows who leads.
-    let is_unheard = |why: &anyhow::Error| {
-        matches!(why.downcast_ref(), Some(holdall_client::Error::Fault(Fault::Failed(_))))
-    };
-    told.map(drop).or_else(|why| if is_unheard(&why) { Ok(()) } else { Err(why) })?;
-    until_led(client, name, Some(heir), before).await.map(drop)
-}
-
-/// Begins a new life of a cell in etcd, if it is there, and nobody leads it.
-fn adopt(name: &str, store: &str, host: &str, cell: Identity) -> anyhow::Result<()> {
-    let address = Address::parse(store)?;
-    let mut options = Options::new(name, host, "-");
-    (options.when_led, options.identity) = (WhenLed::Refuse, Some(cell));
-    let there = EtcdStore::new(address.clone(), options.clone()).identity()?;
-    if there != Some(cell) {
-        let why = match there {
-            None => format!("{store} has nothing of {name}, and there is nothing to adopt"),
-            Some(other) => format!(
-                "{store} has the log of another cell, {other}, and not of {name}, which is {cell}; look whose it is, and delete it \
-                 (`etcdctl del --prefix`) only if nobody wants it"
-            ),
-        };
-        let remedy = format!(
-            "put a copy there with `holdall cell import {name} FILE --store {store} --hosts NAME,...`; or, without one, end the cell with `holdall cell remove \
-             --force {name}`, and make it anew with `holdall cell add`"
-        );
-        return Err(Failure(CONFLICT, format!("{why}; {remedy}")).into());
-    }
-    // Its hosts know of more than is there; how much more, they say themselves.
-    options.seen.epoch = EtcdStore::new(address.clone(), options.clone()).look()?.epoch + 1;
-    options.adopt = true;
-    let (mut log, _) = EtcdStore::new(address, options).open_etcd()?;
-    Ok(log.resign(None)?)
-}
-
 /// The id of a member.
 fn id_of(name: &str, view: &ClusterView) -> anyhow::Result<String> {
     let known = view.members.iter().find(|one| one.name == name && !one.removed);
@@ -339,37 +302,6 @@ async fn members(client: &Client) -> anyhow::Result<ClusterView> {
 async fn at(client: &Client, cell: &str, what: ClusterCall) -> anyhow::Result<Reply> {
     let question = Box::new(Body::Cluster(what));
     call(client, Body::At { cell: cell.to_owned(), question }).await
-}
-
-/// Waits until a host leads a cell: a certain one, or any; or until another one than that leads after this epoch.
-async fn until_led(
-    client: &Client,
-    name: &str,
-    by: Option<&str>,
-    after: u32,
-) -> anyhow::Result<HostedView> {
-    let deadline = Instant::now() + LEADS;
-    let why = loop {
-        let asked = at(client, name, ClusterCall::Hosted).await;
-        let is_late = Instant::now() > deadline;
-        match asked {
-            Ok(Reply::Hosted(views)) => match views.into_iter().find(|view| view.leads) {
-                Some(view) if by.is_none_or(|by| view.host == by) => return Ok(view),
-                Some(view) if is_late || view.epoch > after => {
-                    break format!("{} does", view.host);
-                }
-                _ if is_late => break "nobody does".to_owned(),
-                _ => {}
-            },
-            Err(error) if is_late => break format!("{error:#}"),
-            _ => {}
-        }
-        tokio::time::sleep(LOOK).await;
-    };
-    let told = by
-        .map_or_else(|| format!("nobody leads {name}"), |by| format!("{by} does not lead {name}"));
-    let why = format!("{told}: {why}; `holdall cell show {name}` tells more");
-    Err(Failure(UNAVAILABLE, why).into())
 }
 
 /// A cell that is hosted has a log, too, which the cluster knows nothing of: `cell remove` deletes that.

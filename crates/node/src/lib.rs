@@ -29,6 +29,6 @@ pub use directory::{Directory, Unsafe, replaceable_socket};
 pub use handover::{UNDERSTOOD, is_handed_over};
 pub use history::{Config as History, Keep};
 pub use hosted::Hosted;
-pub use look::{check_log, reserved};
+pub use look::{another, check_log, reserved};
 pub use service::note_panic;
 pub use socket::LastAgent;

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use holdall_cell::Cell;
 use holdall_cell::replay::{LOGIC, Replay};
 use holdall_log::disk::RealDisk;
+use holdall_log::etcd::CellCopy;
 use holdall_log::file::{FileStore, Options};
+use holdall_log::{Record, Snapshot};
 use holdall_wire::{GrantView, State};
 
 /// What a log leads to. Nothing is changed, and an agent may be at it.
@@ -16,9 +18,22 @@ use holdall_wire::{GrantView, State};
 pub fn check_log(path: &Path) -> anyhow::Result<Cell> {
     let store = FileStore::new(Arc::new(RealDisk::open(path)?), None, Options::default());
     let seen = store.look()?;
-    let snapshot = seen.snapshot.as_ref().map(|snapshot| (snapshot.logic, &*snapshot.payload));
+    replayed(seen.snapshot.as_ref(), &seen.records)
+}
+
+/// What takes the place of a replicated cell that was removed, from a copy of it: a cell of its own, with its pools.
+///
+/// # Errors
+/// If the copy cannot be understood.
+pub fn another(copy: &CellCopy) -> anyhow::Result<CellCopy> {
+    let cell = replayed(copy.snapshot.as_ref(), &copy.records)?;
+    Ok(copy.another(LOGIC, cell.with_pools_alone()?.snapshot()?.into())?)
+}
+
+fn replayed(snapshot: Option<&Snapshot>, records: &[Record]) -> anyhow::Result<Cell> {
+    let snapshot = snapshot.map(|snapshot| (snapshot.logic, &*snapshot.payload));
     let mut replay = Replay::new(LOGIC, snapshot)?;
-    for record in &seen.records {
+    for record in records {
         replay.take(record.logic, &record.payload)?;
     }
     Ok(replay.finish()?.cell)

@@ -64,6 +64,9 @@ impl fmt::Debug for HostCell {
     }
 }
 
+/// What is wrong with a host that is there in a moment ([`HostedView::trouble`]).
+pub const BEING_STARTED: &str = "it is being started";
+
 /// A replicated cell, as one of its hosts sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostedView {

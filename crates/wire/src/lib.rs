@@ -17,7 +17,9 @@ mod span;
 mod view;
 
 pub use append::append;
-pub use cluster::{ClusterCall, ClusterView, HostCell, HostedView, JoinTokenView, MemberView};
+pub use cluster::{
+    BEING_STARTED, ClusterCall, ClusterView, HostCell, HostedView, JoinTokenView, MemberView,
+};
 pub use message::{
     Answer, Ask, Attach, Body, Call, Change, FIRST_QUERY, Fault, From, Kind, Lasting, Leftovers,
     Part, Place, Refusal, Reply, Shutdown, TEXT_MAX, Taken,

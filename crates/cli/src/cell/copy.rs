@@ -4,12 +4,14 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Context;
 use holdall_client::Client;
 use holdall_log::etcd::{Address, CellCopy, EtcdStore, Options};
 
-use super::{adopt, all, have_hosted, may_add, unknown};
+use super::lead::adopt;
+use super::{all, have_hosted, may_add, unknown};
 use crate::failure::{CONFLICT, Failure};
 use crate::{say, usage};
 
@@ -51,6 +53,10 @@ pub(super) async fn import(
     let copy = copy.ok_or_else(damaged)?;
     let (view, address) = may_add(name, store, hosts, client).await?;
     let id = copy.identity.to_string();
+    // Nobody comes back under an id that was removed: what was granted by that has ended with it.
+    let is_removed = view.members.iter().any(|one| one.removed && one.id == id);
+    let copy = if is_removed { holdall_node::another(&copy)? } else { copy };
+    let id = copy.identity.to_string();
     let conflict = |why: String| anyhow::Error::from(Failure(CONFLICT, why));
     let mut members = view.members.iter().filter(|one| !one.removed);
     if let Some(other) = members.clone().find(|one| (one.name == name) != (one.id == id)) {
@@ -67,7 +73,11 @@ pub(super) async fn import(
     let options = Options::new(name, &view.name, "-");
     let cell = copy.identity;
     EtcdStore::new(address, options).put_copy(copy)?;
-    adopt(name, store, &view.name, cell)?;
-    say(format!("{name} was put into {store}, and what was granted since the copy is forgotten"));
+    adopt(name, store, &view.name, cell, Duration::ZERO)?;
+    let what = match is_removed {
+        true => "as a new cell with its pools, since the one of the copy was removed",
+        false => "and what was granted since the copy is forgotten",
+    };
+    say(format!("{name} was put into {store}, {what}"));
     have_hosted(name, id, store, hosts, &view, client).await
 }

@@ -44,7 +44,7 @@ pub(super) async fn remove(name: &str, is_forced: bool, client: &Client) -> anyh
         tokio::time::sleep(LOOK).await;
     }
     say(format!(
-        "{name} is removed; of a cell that is made under its name fences begin anew: tell whatever remembers those of this one"
+        "{name} is removed; the fences of a cell that is made under its name in this cluster go on above those of this one"
     ));
     Ok(())
 }

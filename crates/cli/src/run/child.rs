@@ -267,6 +267,11 @@ impl Running {
         }
     }
 
+    /// Whether its time is over, as far as was heard: an agent that has killed it in time need not be there any more.
+    pub(super) fn is_late(&mut self, grant: &mut Grant) -> bool {
+        check_time(grant, &mut self.leash).is_err()
+    }
+
     fn outcome(&self, why: Stopped) -> Use {
         match (why, self.ended) {
             (Stopped::Leftovers, Some(ended)) => Use::Over(ended),

@@ -324,6 +324,8 @@ async fn hold_and_run(args: &Args, ask: &Ask) -> anyhow::Result<ExitCode> {
     };
     let used = running.supervise(&mut grant, &mut signals, GRACE, deadline);
     let used = through(reach, &client, Meanwhile::Running, pin!(used)).await?;
+    // Whoever stopped it in time may be away by now, and we have stood still meanwhile.
+    let is_late = running.is_late(&mut grant);
     let mut back = async |grant: Grant| {
         if alone {
             args.tell_leftovers(&running.left().unwrap_or_default());
@@ -340,6 +342,9 @@ async fn hold_and_run(args: &Args, ask: &Ask) -> anyhow::Result<ExitCode> {
         }
         Use::Over(ended) => {
             let lost = back(grant).await? == Back::Lost;
+            if is_late && ended == Ended::Signal(Signal::KILL.as_raw()) {
+                return Err(lapsed());
+            }
             if lost && ended == Ended::Signal(Signal::KILL.as_raw()) {
                 // It was taken away, and the agent has ended the command for us.
                 return Err(lost_grant());
@@ -357,11 +362,15 @@ async fn hold_and_run(args: &Args, ask: &Ask) -> anyhow::Result<ExitCode> {
         }
         Use::Lapsed => {
             drop(grant);
-            let text = "the agent was not heard of in time, and the command was stopped before others \
-                        are given what it held";
-            Err(Failure(LOST, text.into()).into())
+            Err(lapsed())
         }
     }
+}
+
+fn lapsed() -> anyhow::Error {
+    let text = "the agent was not heard of in time, and the command was stopped before others \
+                are given what it held";
+    Failure(LOST, text.into()).into()
 }
 
 fn lost_grant() -> anyhow::Error {

@@ -29,6 +29,7 @@ use super::kv::Kv;
 use super::layout::{CellValue, Head, Pointer, write_epoch};
 use super::lead::{Place, pause};
 use super::snapshot::PIECE;
+use crate::disk::random;
 use crate::{Identity, Index, Life, OpenError, PAYLOAD_MAX, Record, Snapshot};
 
 const MAGIC: &[u8; 4] = b"hlC1";
@@ -111,6 +112,16 @@ impl CellCopy {
             records.push(Record { index, logic, payload: file.split_to(length) });
         }
         Some(Self { identity, life, epoch, snapshot, records })
+    }
+
+    /// A cell that nobody has heard of, which begins with a snapshot of its own, in epochs above those of this one.
+    ///
+    /// # Errors
+    /// If the machine has no random bits.
+    pub fn another(&self, logic: u32, payload: Bytes) -> std::io::Result<Self> {
+        let snapshot = Some(Snapshot { upto: Index(1), logic, payload });
+        let (identity, life) = (Identity(random()?), Life(random()?));
+        Ok(Self { identity, life, epoch: self.epoch, snapshot, records: Vec::new() })
     }
 
     /// The last record that is in the snapshot.

@@ -27,7 +27,7 @@ use crate::disk::random;
 use crate::{Error, Identity, Index, Life, Lost, Memory, OpenError, Progress};
 
 /// By how much epochs are ahead after a restore: there have been fewer elections since the backup.
-const EPOCHS_AHEAD: u32 = 1 << 16;
+pub const EPOCHS_AHEAD: u32 = 1 << 16;
 /// How often a question is asked that is not answered, and how long in between at most.
 const QUESTIONS: u32 = 8;
 const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -236,17 +236,18 @@ impl<K: Kv> Place<K> {
 
     /// What a leader would begin with.
     pub(super) fn judge(&self, meta: &Meta) -> Result<Judged, OpenError> {
-        let Options { seen, adopt, create, identity, .. } = &self.options;
+        let Options { seen, above, adopt, create, identity, .. } = &self.options;
         if let (Some(cell), Some(known)) = (meta.cell, identity)
             && cell.identity != *known
         {
             let what = format!("is of another cell, {}, and not of {known}", cell.identity);
             return Err(self.wrong_key(&self.keys.meta("cell"), &what));
         }
-        let ahead = || {
-            let epoch = meta.epoch.max(seen.epoch);
-            epoch.checked_add(EPOCHS_AHEAD).ok_or_else(|| OpenError::Exhausted((&self.name).into()))
+        let after = |epoch: u32, by: u32| {
+            let next = epoch.max(*above).checked_add(by);
+            next.ok_or_else(|| OpenError::Exhausted((&self.name).into()))
         };
+        let ahead = || after(meta.epoch.max(seen.epoch), EPOCHS_AHEAD);
         let draw =
             || random().map_err(|error| OpenError::Io { path: self.name.clone().into(), error });
         let (drawn, life) = (Identity(draw()?), Life(draw()?));
@@ -268,7 +269,7 @@ impl<K: Kv> Place<K> {
                     Some(cell) => Ok(anew(cell.identity, Memory::Lost(Lost::Missing), ahead()?)),
                     None => Err(OpenError::NoCell(self.name.clone())),
                 },
-                (false, _, true) => Ok(anew(drawn, Memory::New, 1)),
+                (false, _, true) => Ok(anew(drawn, Memory::New, after(0, 1)?)),
                 (false, _, false) => Err(OpenError::NoCell(self.name.clone())),
             };
         };
@@ -283,8 +284,7 @@ impl<K: Kv> Place<K> {
             let judged = anew(cell.identity, Memory::Lost(Lost::Adopted), ahead()?);
             return Ok(Judged { is_anew: false, ..judged });
         }
-        let epoch = meta.epoch.checked_add(1);
-        let epoch = epoch.ok_or_else(|| OpenError::Exhausted((&self.name).into()))?;
+        let epoch = after(meta.epoch, 1)?;
         let nothing_yet = next == Index(1) && meta.snapshot.is_none();
         let memory = match meta.lost {
             Some(lost) => Memory::Lost(lost),

@@ -45,6 +45,7 @@ pub use self::copy::CellCopy;
 pub use self::follow::Following;
 pub use self::heir::Ahead;
 pub use self::layout::Leader;
+pub use self::lead::EPOCHS_AHEAD;
 pub use self::options::{Options, Seen, WhenLed};
 pub use self::remove::Election;
 pub use self::store::{Contents, EtcdLog, EtcdStore};

@@ -49,6 +49,8 @@ pub struct Options {
     pub identity: Option<Identity>,
     /// What this host has seen of the store.
     pub seen: Seen,
+    /// The highest epoch in which others were given fences of what has the same names: whoever is elected is in a higher one.
+    pub above: u32,
     /// Whether etcd is told to forget how keys were before the last snapshot but one. If not,
     /// somebody else has to, or it grows.
     pub compact: bool,
@@ -68,6 +70,7 @@ impl Options {
             adopt: false,
             identity: None,
             seen: Seen::default(),
+            above: 0,
             compact: true,
             rules: Rules::default(),
         }

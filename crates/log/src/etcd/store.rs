@@ -173,6 +173,14 @@ impl EtcdStore {
         self.at_place(async move |place| place.remove(cell, since).await)
     }
 
+    /// Ends whoever leads a cell, if it is this one. Until its lease would have been over it may tell others what rests on no record.
+    ///
+    /// # Errors
+    /// If another cell is there, or etcd cannot be reached or refuses it.
+    pub fn depose(&self, cell: Identity) -> Result<(), OpenError> {
+        self.at_place(async move |place| place.depose(cell).await)
+    }
+
     /// Does something with the store on a thread of its own, and waits for it.
     fn at_place<T: Send + 'static>(
         &self,

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use holdall_cell::books::GivenUp;
 use holdall_cell::greeting::Presence;
 use holdall_links::CellId;
+use holdall_links::member::Roster;
 use serde::{Deserialize, Serialize};
 
 const FILE: &str = "forgotten.json";
@@ -61,6 +62,15 @@ impl Meant {
             false => self.epoch.is_some_and(|epoch| known.epoch < epoch),
         }
     }
+}
+
+/// The highest epoch of all cells of this name that were removed and given up, as far as it was said then. Whoever remembers their fences
+/// knows them by that name.
+pub(crate) fn epoch_of_removed(roster: &Roster, name: &str) -> Option<u32> {
+    let removed =
+        |cell| roster.member(cell).is_some_and(|it| it.removed && it.name.as_str() == name);
+    let words = roster.forgotten().filter(|(cell, _)| removed(*cell));
+    words.filter_map(|(_, forgotten)| Meant::by(&forgotten.word)?.epoch).max()
 }
 
 /// A member that was given up.
@@ -201,6 +211,24 @@ mod tests {
     }
 
     /// The log goes to another host, which was away, or led before.
+    #[test]
+    fn fences_go_on_above_those_of_all_of_a_name_that_were_removed() {
+        let word = |epoch| Meant::word(Some(&start(5, epoch))).expect("random");
+        let mut roster = Roster::new(CellId(1), Vec::new());
+        let all = [(2, "x", 30), (3, "x", 70), (4, "x", 50), (5, "y", 900), (6, "x", 800)];
+        for (cell, name, epoch) in all {
+            roster.add(CellId(cell), &name.parse().expect("a name"), &[], 0).expect("room");
+            roster.forget(CellId(cell), word(epoch)).expect("room");
+            if cell != 6 {
+                roster.remove(CellId(cell), 0).expect("it was there");
+            }
+        }
+        roster.add(CellId(7), &"x".parse().expect("a name"), &[], 0).expect("room");
+        roster.remove(CellId(7), 0).expect("it was there");
+        assert_eq!(epoch_of_removed(&roster, "x"), Some(70));
+        assert_eq!(epoch_of_removed(&roster, "z"), None);
+    }
+
     #[test]
     fn what_another_host_has_heard_is_known_from_the_log() {
         let dir = tempfile::tempdir().expect("a directory");

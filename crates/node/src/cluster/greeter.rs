@@ -234,7 +234,7 @@ impl Greeter {
         let known = state.peers.get(&peer.id).copied().unwrap_or_default();
         if known.outdoes == Some(greeting.presence.life) {
             return Err(format!(
-                "{peer} knows more of this cell than its log tells, and is waited for: give this cell a new life, or say \
+                "{peer} knows more of this cell than its log tells, and is waited for: give this cell a new life with `holdall cell adopt`, or say \
                  `holdall cluster forget {}`, if it holds nothing",
                 peer.name
             ));

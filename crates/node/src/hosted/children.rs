@@ -149,19 +149,22 @@ fn keep(leash: &Leash, dir: &Path, lease_seconds: u64) {
     let mut pause = PAUSE;
     while !leash.is_over() {
         let begun = Instant::now();
-        match start(dir, lease_seconds) {
+        let trouble = match start(dir, lease_seconds) {
             Ok(mut child) => {
                 leash.hold(child.stdin.take());
                 let ended = attend(leash, &mut child);
                 leash.hold(None);
-                leash.note(dir, ended);
+                ended
             }
             Err(error) => {
                 warn!("{} is not hosted: {error}", dir.display());
-                leash.note(dir, Some(format!("its host cannot be started: {error}")));
+                Some(format!("its host cannot be started: {error}"))
             }
-        }
-        pause = if begun.elapsed() > LASTED { PAUSE } else { (2 * pause).min(PAUSE_MAX) };
+        };
+        // Who has handed over has not failed, however soon that was.
+        let is_well = trouble.is_none() || begun.elapsed() > LASTED;
+        leash.note(dir, trouble);
+        pause = if is_well { PAUSE } else { (2 * pause).min(PAUSE_MAX) };
         leash.wait(pause);
     }
     let away = leash.state().away.take();

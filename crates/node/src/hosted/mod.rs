@@ -28,7 +28,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use holdall_links::token::JoinToken;
 use holdall_links::{Cell, CellId, Home};
-use holdall_wire::{HostCell, HostedView};
+use holdall_wire::{BEING_STARTED, HostCell, HostedView};
 use serde::{Deserialize, Serialize};
 
 use crate::cluster;
@@ -238,8 +238,7 @@ pub(crate) fn clear(away: &Path) {
 /// How it stands with all of these.
 pub(crate) fn views(data: &Path) -> Vec<HostedView> {
     let view = |(dir, hosted): (PathBuf, Hosted)| {
-        let unknown =
-            || Standing { trouble: Some("it is being started".into()), ..Standing::default() };
+        let unknown = || Standing { trouble: Some(BEING_STARTED.into()), ..Standing::default() };
         hosted.view(Standing::read(&dir).unwrap_or_else(unknown))
     };
     all(data).into_iter().map(view).collect()

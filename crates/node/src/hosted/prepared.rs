@@ -199,3 +199,41 @@ impl<'a> Preparing<'a> {
         self.prepared.filter(|prepared| prepared.begun.replaying.reaches(opened))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use holdall_log::Store as _;
+    use holdall_log::memory::MemoryStore;
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::hosted::cells;
+
+    /// What was told between the last that was taken in and the moment when the log was opened counts: also that it is over.
+    #[test]
+    fn what_was_told_last_is_taken_in() {
+        let data = tempfile::tempdir().expect("a directory");
+        cluster::init(data.path(), Some("lab1"), "127.0.0.1:0").expect("a cluster");
+        let dir = cells(data.path()).join("licences");
+        std::fs::create_dir_all(cluster::directory(&dir)).expect("made");
+        for file in std::fs::read_dir(cluster::directory(data.path())).expect("there") {
+            let file = file.expect("readable");
+            let to = cluster::directory(&dir).join(file.file_name());
+            std::fs::copy(file.path(), to).expect("copied");
+        }
+        let dir = Arc::new(Directory::private(&dir).expect("ours"));
+        let (identity, config) = (Identity(1), Config::parse("cgroups = false").expect("sensible"));
+        let (_, opened) = MemoryStore::new(identity, holdall_log::Life(1)).open().expect("new");
+        for is_over in [false, true] {
+            let (tell, mut ahead) = mpsc::unbounded_channel();
+            let mut preparing = Preparing::new(&dir, &config, identity);
+            let (ready, _told) = oneshot::channel();
+            preparing.take(Ahead::Begun { snapshot: None, records: Vec::new(), ready });
+            assert!(preparing.prepared.is_some(), "it has begun");
+            if is_over {
+                tell.send(Ahead::Over).expect("it is heard");
+            }
+            assert_eq!(preparing.done(&mut ahead, &opened).is_none(), is_over);
+        }
+    }
+}

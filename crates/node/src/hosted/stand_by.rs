@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use holdall_links::Home;
-use holdall_log::etcd::{Address, Ahead, EtcdStore, Following, Options, Seen};
+use holdall_log::etcd::{Address, Ahead, EPOCHS_AHEAD, EtcdStore, Following, Options, Seen};
 use holdall_log::{Identity, Life, Log, OpenError, Opened};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::{info, warn};
@@ -15,6 +15,7 @@ use tracing::{info, warn};
 use super::prepared::{Led, Preparing};
 use super::{Hosted, Sighting, Standing};
 use crate::cluster;
+use crate::cluster::forgotten::epoch_of_removed;
 use crate::config::Config;
 use crate::directory::Directory;
 
@@ -62,7 +63,11 @@ pub(crate) async fn lead(
     let home = Home::open(&cluster::directory(dir.path()))?;
     let cell = home.cell().clone();
     let identity = Identity(cell.id.0);
-    let store = store(hosted, dir, identity)?;
+    let mut options = options(hosted, dir, identity)?;
+    // Where others of this name were removed, there were fewer elections since that was said.
+    let removed = epoch_of_removed(&home.roster()?, &hosted.name);
+    options.above = removed.map_or(0, |epoch| epoch.saturating_add(EPOCHS_AHEAD));
+    let store = EtcdStore::new(Address::parse(&hosted.store)?, options);
     let following = store.follow()?;
     let mut trouble: Option<String> = None;
     loop {
@@ -116,14 +121,14 @@ pub(crate) async fn lead(
     }
 }
 
-fn store(hosted: &Hosted, dir: &Directory, cell: Identity) -> anyhow::Result<EtcdStore> {
+fn options(hosted: &Hosted, dir: &Directory, cell: Identity) -> anyhow::Result<Options> {
     let address = hosted.advertise.first().map_or("-", String::as_str);
     let mut options = Options::new(&hosted.name, &hosted.host, address);
     let Sighting { life, epoch, next } = Sighting::read(dir)?;
     let life = Life(u128::from_str_radix(&life, 16).unwrap_or_default());
     options.seen = Seen { life, revision: 0, epoch, next };
     options.identity = Some(cell);
-    Ok(EtcdStore::new(Address::parse(&hosted.store)?, options))
+    Ok(options)
 }
 
 /// Opens the log on a thread of its own: that takes until this host is elected.

@@ -13,7 +13,7 @@ use std::rc::Weak;
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdall_cell::greeting::Presence;
+use holdall_cell::greeting::{self, Presence, Stranger};
 use holdall_cell::lease::{Leases, Terms, Verdict};
 use holdall_cell::session::{CallNo, ConnNo};
 use holdall_cell::{Cluster, Effect, Input};
@@ -31,7 +31,7 @@ use super::start::until_written;
 use super::{End, Leaving, Service, Shared};
 use crate::clock::clamp;
 use crate::cluster::frame::Frame;
-use crate::cluster::greeter::{Greeter, Word};
+use crate::cluster::greeter::Greeter;
 use crate::cluster::{Known, Running, as_member, number, prepare};
 use crate::hosted::prepared::Connected;
 
@@ -67,6 +67,10 @@ pub(super) struct Cells {
     backlog: Backlog,
     /// The cell whose word is being taken up.
     pub(super) hears: Option<CellId>,
+    /// Whether nobody has met it before this start: what it has heard of others, it has heard as another one.
+    is_new_to_all: bool,
+    /// Those that have known more of this cell than its log tells.
+    pub(super) outdone_by: BTreeMap<CellId, Stranger>,
 }
 
 /// A link that is up.
@@ -112,6 +116,8 @@ impl Cells {
             questions: Questions::default(),
             backlog: Backlog::default(),
             hears: None,
+            is_new_to_all: known.was_another,
+            outdone_by: BTreeMap::new(),
         }
     }
 
@@ -217,6 +223,8 @@ impl Service {
             return way.end("the disk stands still, and too much waits to be said to it");
         }
         // The greeting says where another start of it is.
+        // To whom it has never been linked as the one that it is, it would seem to tell of a log that was put back.
+        let known = if cells.is_new_to_all { greeting::Known::default() } else { known };
         let known = cells.greeter.knows(peer.id, known);
         let (presence, is_back) = match cells.greeter.linked(peer, greeting) {
             Ok(wanted) => wanted,
@@ -298,27 +306,6 @@ impl Service {
             }
             Frame::Answers { number, reply } => self.answered(cell, number, *reply),
             Frame::First(_) => self.unlink(cell, "it says twice what it knows"),
-        }
-    }
-
-    /// What is known of other cells from before.
-    pub(super) fn remember_cells(&self) {
-        let Some(cells) = &self.cells else { return };
-        for (cell, id) in &cells.ids {
-            cells.greeter.know(*id, self.books().ties().met(*cell).copied());
-        }
-    }
-
-    /// The log says how a cell was given up that was not known by its whole id before: another host has heard it.
-    fn remember_word(&self, id: links::CellId) {
-        let (Some(cells), ties) = (&self.cells, self.books().ties()) else { return };
-        let cell = number(id);
-        if cells.ids.contains_key(&cell) {
-            return;
-        }
-        cells.greeter.know(id, ties.met(cell).copied());
-        if let Err(error) = cells.greeter.agree(id, ties.given_up(cell), ties.met(cell)) {
-            error!("that a cell is forgotten is not kept: {error}");
         }
     }
 
@@ -422,90 +409,6 @@ impl Service {
         crate::metrics::observe_cells(cells.ids.len(), cells.links.len());
         let next = cells.leases.next_due().map_or(cells.next_beat, |due| due.min(cells.next_beat));
         Some(Duration::from_millis(next.saturating_sub(now)))
-    }
-
-    fn on_members(&mut self, members: &[(links::CellId, links::member::Member)]) {
-        let now = self.boottime();
-        members.iter().for_each(|(id, _)| self.remember_word(*id));
-        let Some(cells) = &mut self.cells else { return };
-        let Some(own) = cells.running.as_ref().map(|running| running.links.own().id) else {
-            return;
-        };
-        let (mut known, mut removed) = (Vec::new(), Vec::new());
-        // Nobody talks to a cell that was removed itself.
-        let is_cut_off = members.iter().any(|(id, it)| *id == own && it.removed);
-        for (id, it) in members.iter().filter(|(id, _)| *id != own) {
-            let cell = number(*id);
-            let is_other = cells.ids.get(&cell).is_some_and(|other| other != id);
-            if is_other || cells.greeter.is_away(*id) {
-                continue;
-            }
-            cells.ids.insert(cell, *id);
-            cells.greeter.know_of(*id);
-            cells.leases.add(now, cell);
-            match it.removed || is_cut_off {
-                true => removed.push(cell),
-                false => known.extend(as_member(*id, it)),
-            }
-        }
-        // It is told of all of them whenever one changes.
-        removed.retain(|cell| self.engine().is_member(*cell));
-        removed.into_iter().for_each(|cell| self.input(Input::Removed(cell)));
-        self.input(Input::Members(known));
-        self.host_none_removed();
-    }
-
-    fn on_forget(&mut self, id: links::CellId, word: &[u8]) {
-        let cell = number(id);
-        let Some(cells) = &mut self.cells else { return };
-        let Some(running) = &cells.running else { return };
-        if id == running.links.own().id {
-            return warn!("others were told to forget what this cell holds");
-        }
-        let (what, kept) = cells.greeter.forget(id, word);
-        if let Err(error) = kept {
-            error!("what was said of a forgotten cell is not kept: {error}");
-        }
-        let life = match what {
-            Word::Meant(life) => life,
-            Word::Known => return,
-            Word::NotMeant => {
-                return warn!(
-                    cell = %id, "it was to be forgotten in another life, or by somebody who knew none of it; \
-                     if it does not run, say `holdall cluster forget` here"
-                );
-            }
-        };
-        info!(cell = %id, "what it holds is forgotten");
-        // What it guards nobody guards any more: when it comes back, it knows nothing of who uses it.
-        self.lease_over(cell, "was forgotten");
-        let Some(cells) = &mut self.cells else { return };
-        cells.leases.remove(cell);
-        if let Some(meeting) = cells.meetings.remove(&cell) {
-            meeting.way().end("it was forgotten");
-            cells.greeter.unlinked(id);
-        }
-        if let Some(link) = cells.links.remove(&cell) {
-            link.way.end("it was forgotten");
-            cells.greeter.unlinked(id);
-            self.input(Input::Unlinked(cell));
-        }
-        self.input(Input::Forget { cell, life, word: word.to_vec() });
-    }
-
-    /// Tells all members what the pools are, if they are others than they know.
-    pub(super) fn tell_pools(&mut self) {
-        let Some(cells) = self.cells.as_mut().filter(|cells| cells.pools_changed) else { return };
-        if cells.running.is_none() {
-            return;
-        }
-        cells.pools_changed = false;
-        let about = super::questions::about(self.engine());
-        let Some(cells) = &self.cells else { return };
-        let said = cells.running.as_ref().map(|running| running.links.set_about(about));
-        if let Some(Err(error)) = said {
-            error!("the pools are not told to others: {error}");
-        }
     }
 
     /// What follows from an input for another cell.

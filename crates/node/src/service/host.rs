@@ -14,19 +14,20 @@ use std::time::Instant;
 use holdall_cell::facts::Fact;
 use holdall_cell::replay::{LOGIC, Recorded, Room, Unreadable};
 use holdall_cell::session::ConnNo;
-use holdall_cell::{Cell, Defect, Effect, Input, Out};
-use holdall_core::CellId;
+use holdall_cell::{Cell, Defect, Input, Out};
 use holdall_log::{Class, Entry, Error, Index, Log, Opened, Progress, SnapshotJob, Watch};
 use holdall_wire::event::What;
-use holdall_wire::{Answer, Reply};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::clock::boottime;
-use crate::cluster::frame::Frame;
 use crate::hosted::lasting;
 
+mod leaving;
 #[cfg(test)]
 pub(super) mod tests;
+
+use self::leaving::Lane;
+pub(super) use self::leaving::Leaving;
 
 /// Room for so many events stays when all have left.
 const EVENTS: usize = 1024;
@@ -64,54 +65,6 @@ pub(super) enum Broken {
 /// Whether nobody else can lead the log by now. Not all that leaves rests on a record of its own: that a beat was heard does not.
 fn leads(progress: &Progress) -> bool {
     progress.leads_until.is_none_or(|until| boottime() < until)
-}
-
-/// What waits to leave. It is small, since it is moved some times on its way.
-pub(super) enum Leaving {
-    /// What follows from an input.
-    Effect(Box<Effect>),
-    /// A reply to a call.
-    Answer(ConnNo, Box<Answer>),
-    /// What has happened by a record, for people: so many of the events that come next ([`Host::next_event`]).
-    Events(Index, usize),
-    /// Something is said to another cell, over the link with this number.
-    Said(CellId, u64, Box<Frame>),
-}
-
-/// What is told to the same one leaves in the order in which it came up.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Lane {
-    Conn(ConnNo),
-    Cell(CellId),
-}
-
-impl Leaving {
-    /// A reply to the call of this number.
-    pub(super) fn answer(conn: ConnNo, id: u64, reply: Reply) -> Self {
-        Self::Answer(conn, Box::new(Answer { id, reply }))
-    }
-
-    /// The connection that it goes to, if it goes to one.
-    fn conn(&self) -> Option<ConnNo> {
-        match self {
-            Self::Answer(conn, ..) => Some(*conn),
-            Self::Events(..) | Self::Said(..) => None,
-            Self::Effect(effect) => match &**effect {
-                Effect::Reply { conn, .. } | Effect::Welcome { conn, .. } => Some(*conn),
-                Effect::TurnedAway(conn, _) | Effect::NotTaken(conn, ..) => Some(*conn),
-                Effect::Close(conn) => Some(*conn),
-                Effect::Forget(_, conn) => *conn,
-                _ => None,
-            },
-        }
-    }
-
-    fn lane(&self) -> Option<Lane> {
-        match self {
-            Self::Said(cell, ..) => Some(Lane::Cell(*cell)),
-            other => other.conn().map(Lane::Conn),
-        }
-    }
 }
 
 struct Held {

@@ -51,6 +51,7 @@ impl Service {
 
     fn standing(&self, host: &str) -> Standing {
         let (trouble, since) = self.host.trouble().unzip();
+        let trouble = trouble.or_else(|| self.why_others_are_awaited());
         let ago = |since: Instant| since.elapsed().as_millis() as u64;
         let since = since.flatten().map(|since| self.clock.wall().saturating_sub(ago(since)));
         Standing {
@@ -259,6 +260,9 @@ impl Service {
         if let Some(other) = self.host.called().filter(|called| *called != heir) {
             let why = format!("{name} is about to be led by {other}; say it again");
             return Err(Fault::Conflict(why));
+        }
+        if let Some(why) = self.why_outdone() {
+            return Err(not_handed_over(hosted, &why));
         }
         let links = self.cells.as_ref().and_then(|cells| {
             let id = cells.running.as_ref()?.links.named(heir).ok()?;

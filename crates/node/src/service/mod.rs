@@ -14,7 +14,7 @@
 //! | `calls`, `looks`, `admission`, `rights`, `limits` | what clients want, and whether they may |
 //! | `effects`, `processes`, `commands` | what follows |
 //! | `history`, `readers` | the audit log and the history, and who reads that |
-//! | `cells`, `heard`, `leased`, `questions` | other cells: their links, what they say, what is held there, what they are asked |
+//! | `cells`, `members`, `heard`, `leased`, `questions` | other cells: which there are, their links, what they say, what is held there, what they are asked |
 //! | `hosting` | replicated cells: that this is one, or that they are hosted here |
 //! | `time` | deadlines |
 //! | `ending`, `dump` | how the agent ends, and what it leaves if it breaks |
@@ -38,6 +38,7 @@ mod leased;
 mod limits;
 mod looks;
 mod meeting;
+mod members;
 mod memory;
 mod names;
 mod outbox;

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use super::super::heir::Ahead;
 use super::super::kv::Kv;
 use super::super::lead::Place;
-use super::super::log::{Core, open};
+use super::super::log::{Core, Feed, open};
 use super::super::queue::Heir;
 use super::store::{Faults, SimulatedStore};
 use super::tests::{append, led, well};
@@ -181,6 +181,28 @@ async fn called(core: &Core<SimulatedStore>, host: &str) -> Heir {
     tokio::time::timeout(Duration::from_secs(4), ready).await.expect("it gets ready")
 }
 
+/// A leader that has called a host to lead next, and that one, which has read what there is.
+struct Called {
+    world: World,
+    feed: Feed<SimulatedStore>,
+    opening: JoinHandle<Opened>,
+    ahead: mpsc::UnboundedReceiver<Ahead>,
+    /// By this it says that it is ready.
+    ready: oneshot::Sender<()>,
+}
+
+/// The log has one record by then.
+async fn called_first() -> Called {
+    let world = well();
+    let mut feed = led(&world).await;
+    let before = append(&mut feed, b"before");
+    feed.core.watch().reached(before).await.expect("it may leave");
+    let (opening, mut ahead) = stands_by(&world, "h2");
+    feed.core.call(Some("h2".into()));
+    let Some(Ahead::Begun { ready, .. }) = soon(ahead.recv()).await else { panic!("nothing") };
+    Called { world, feed, opening, ahead, ready }
+}
+
 /// What comes within a time.
 async fn soon<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(30), what).await.expect("it comes")
@@ -228,14 +250,8 @@ async fn who_is_called_and_ready_leads_at_once() {
 /// The host that was called has gone just before: nothing is carried out, and whoever leads goes on, at once.
 #[tokio::test(start_paused = true)]
 async fn who_is_ready_no_more_is_not_made_leader() {
-    let world = well();
-    let mut feed = led(&world).await;
-    let before = append(&mut feed, b"before");
-    feed.core.watch().reached(before).await.expect("it may leave");
-    let (opening, mut ahead) = stands_by(&world, "h2");
+    let Called { world, mut feed, opening, ready, .. } = called_first().await;
     let core = Arc::clone(&feed.core);
-    core.call(Some("h2".into()));
-    let Some(Ahead::Begun { ready, .. }) = soon(ahead.recv()).await else { panic!("nothing") };
     ready.send(()).expect("it waits for that");
     let heir = called(&core, "h2").await;
     opening.abort();
@@ -253,14 +269,8 @@ async fn who_is_ready_no_more_is_not_made_leader() {
 /// Whoever goes on from what is read may not be able to.
 #[tokio::test(start_paused = true)]
 async fn who_cannot_get_ready_is_not_and_stands_by() {
-    let world = well();
-    let mut feed = led(&world).await;
-    let before = append(&mut feed, b"before");
-    feed.core.watch().reached(before).await.expect("it may leave");
-    let (opening, mut ahead) = stands_by(&world, "h2");
+    let Called { feed, opening, mut ahead, ready, .. } = called_first().await;
     let core = Arc::clone(&feed.core);
-    core.call(Some("h2".into()));
-    let Some(Ahead::Begun { ready, .. }) = soon(ahead.recv()).await else { panic!("nothing") };
     drop(ready);
     assert!(matches!(soon(ahead.recv()).await, Some(Ahead::Over)));
     tokio::time::sleep(Duration::from_secs(20)).await;
@@ -279,14 +289,8 @@ async fn who_cannot_get_ready_is_not_and_stands_by() {
 /// written.
 #[tokio::test(start_paused = true)]
 async fn who_goes_on_with_nothing_to_write_is_not_troubled() {
-    let world = well();
-    let mut feed = led(&world).await;
-    let before = append(&mut feed, b"before");
-    feed.core.watch().reached(before).await.expect("it may leave");
-    let (opening, mut ahead) = stands_by(&world, "h2");
+    let Called { world, feed, opening, ready, .. } = called_first().await;
     let core = Arc::clone(&feed.core);
-    core.call(Some("h2".into()));
-    let Some(Ahead::Begun { ready, .. }) = soon(ahead.recv()).await else { panic!("nothing") };
     ready.send(()).expect("it waits for that");
     let heir = called(&core, "h2").await;
     opening.abort();
@@ -325,14 +329,8 @@ async fn who_goes_on_where_there_is_room_again_is_not_troubled() {
 /// Getting ready takes as long as it takes, while it is called: its lease counts from when it is.
 #[tokio::test(start_paused = true)]
 async fn who_takes_long_to_get_ready_leads_when_it_is() {
-    let world = well();
-    let mut feed = led(&world).await;
-    let before = append(&mut feed, b"before");
-    feed.core.watch().reached(before).await.expect("it may leave");
-    let (opening, mut ahead) = stands_by(&world, "h2");
+    let Called { world, mut feed, opening, ready, .. } = called_first().await;
     let core = Arc::clone(&feed.core);
-    core.call(Some("h2".into()));
-    let Some(Ahead::Begun { ready, .. }) = soon(ahead.recv()).await else { panic!("nothing") };
     tokio::time::sleep(4 * world.options("h2").lease).await;
     append(&mut feed, b"meanwhile");
     ready.send(()).expect("it waits for that");
@@ -343,14 +341,8 @@ async fn who_takes_long_to_get_ready_leads_when_it_is() {
 /// Whoever leads does not hear any more of the host that is ready, and calls it again: that one has said so, and does not again.
 #[tokio::test(start_paused = true)]
 async fn who_has_said_that_it_is_ready_is_heard_later() {
-    let world = well();
-    let mut feed = led(&world).await;
-    let before = append(&mut feed, b"before");
-    feed.core.watch().reached(before).await.expect("it may leave");
-    let (_opening, mut ahead) = stands_by(&world, "h2");
+    let Called { feed, mut ahead, ready, opening: _opening, .. } = called_first().await;
     let core = Arc::clone(&feed.core);
-    core.call(Some("h2".into()));
-    let Some(Ahead::Begun { ready, .. }) = soon(ahead.recv()).await else { panic!("nothing") };
     ready.send(()).expect("it waits for that");
     called(&core, "h2").await;
     // Called off and called once more before anybody has heard of it.

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use holdall_etcd::messages::{Put, Range, Transaction};
 
-use super::super::copy::CellCopy;
 use super::super::kv::Kv;
 use super::super::lead::Place;
 use super::super::log::{Feed, open};
@@ -19,7 +18,7 @@ use crate::{Class, Entry, Error, Identity, Index, Lost, Memory, OpenError};
 /// How many seeds are played, unless it is said.
 const SEEDS: u64 = 1000;
 
-fn faults(seed: u64) -> Faults {
+pub(super) fn faults(seed: u64) -> Faults {
     match seed % 4 {
         0 => Faults::default(),
         1 => Faults { lost: 30, unanswered: 60, slow: 100, last: 200, ..Faults::default() },
@@ -287,6 +286,33 @@ async fn a_cell_is_removed_when_nobody_leads_it() {
     place.remove(cell, Some(since)).await.expect("it is removed already");
 }
 
+/// It tells nothing more, whatever it has sent, and a new life can begin.
+#[tokio::test(start_paused = true)]
+async fn who_leads_is_ended_so_that_a_new_life_can_begin() {
+    let world = well();
+    let mut feed = led(&world).await;
+    let index = append(&mut feed, b"one");
+    feed.core.watch().reached(index).await.expect("it may leave");
+    let cell = feed.core.elected.cell;
+    let place = Place::new(Arc::new(world.store.client()), world.options("h"), "here".into());
+    let other = place.depose(Identity(cell.identity.0 + 1)).await;
+    assert!(matches!(other, Err(OpenError::Key { .. })), "{other:?}");
+    let index = append(&mut feed, b"two");
+    feed.core.watch().reached(index).await.expect("it leads still");
+    place.depose(cell.identity).await.expect("ended");
+    let late = append(&mut feed, b"late");
+    let told = feed.core.watch().reached(late).await;
+    assert!(matches!(told, Err(Error::Deposed(_))), "{told:?}");
+    place.depose(cell.identity).await.expect("nobody leads it");
+    let mut options = world.options("h");
+    (options.create, options.adopt) = (false, true);
+    options.seen.epoch = feed.core.elected.epoch + 1;
+    let opened = open(Arc::new(world.store.client()), options, "here".into(), None).await;
+    let opened = opened.expect("adopted").1;
+    assert_eq!((opened.memory, opened.records.len()), (Memory::Lost(Lost::Adopted), 2));
+    assert_ne!(opened.life, cell.life);
+}
+
 /// Somebody looks whether it may be removed, and before it is, another host has led it, and may have granted something.
 #[tokio::test(start_paused = true)]
 async fn a_cell_that_was_led_meanwhile_is_not_removed() {
@@ -457,70 +483,4 @@ async fn only_the_cell_that_is_meant_is_adopted() {
     options.adopt = false;
     let error = refused(&options).await;
     assert!(matches!(error, Some(OpenError::Key { .. })), "{error:?}");
-}
-
-/// A cell with a snapshot in several pieces, and records after it; the host has let go of it.
-async fn copied(world: &World) -> CellCopy {
-    let mut feed = led(world).await;
-    for round in 0..30u8 {
-        append(&mut feed, &vec![round; 100_000]);
-        if round == 9 {
-            let (upto, _token) = feed.begin_snapshot().expect("none is being made");
-            feed.core.keeper.keep(upto, 1, vec![7; 3 << 20].into()).await.expect("kept");
-        }
-    }
-    let last = feed.next.before();
-    feed.core.watch().reached(last).await.expect("it may leave");
-    let place = Place::new(Arc::new(world.store.client()), world.options("h"), "here".into());
-    place.copy().await.expect("copied")
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_copy_is_put_where_nothing_is_and_adopted() {
-    let copy = copied(&well()).await;
-    assert_eq!((copy.snapshot.as_ref().map(|it| it.upto.0), copy.records.len()), (Some(10), 20));
-    let file = copy.write();
-    assert_eq!(CellCopy::read(file.clone()).as_ref(), Some(&copy));
-    let mut whole = 0;
-    for seed in 0..200 {
-        let world = World::new(seed, faults(seed), Rules::default());
-        let kv = Arc::new(world.store.client());
-        let mut options = world.options("h");
-        options.create = false;
-        let place = Place::new(Arc::clone(&kv), options.clone(), "here".into());
-        let put = place.put_copy(&copy).await;
-        world.store.set_faults(Faults::default());
-        if put.is_ok() {
-            assert!(place.put_copy(&copy).await.is_err(), "something is there");
-            let refused = open(Arc::clone(&kv), options.clone(), "here".into(), None).await;
-            assert!(matches!(refused, Err(OpenError::Restored(_))), "{:?}", refused.err());
-        }
-        options.adopt = true;
-        let opened = match open(kv, options, "here".into(), None).await {
-            // Half a copy is no cell.
-            Err(OpenError::NoCell(_)) if put.is_err() => continue,
-            opened => opened.expect("adopted").1,
-        };
-        whole += 1;
-        assert_eq!((opened.identity, opened.memory), (copy.identity, Memory::Lost(Lost::Adopted)));
-        assert_eq!((&opened.snapshot, &opened.records), (&copy.snapshot, &copy.records));
-        assert!(opened.life != copy.life && opened.epoch >= copy.epoch + (1 << 16));
-    }
-    assert!(whole > 100, "{whole}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_damaged_copy_is_none() {
-    let mut copy = copied(&well()).await;
-    copy.records.truncate(2);
-    copy.snapshot.as_mut().expect("one").payload.truncate(100);
-    let file = copy.write();
-    for length in 0..file.len() {
-        assert_eq!(CellCopy::read(file.slice(..length)), None, "cut off at {length}");
-    }
-    for at in (0..file.len()).step_by(97) {
-        let mut damaged = file.to_vec();
-        damaged[at] ^= 1;
-        assert_eq!(CellCopy::read(damaged.into()), None, "damaged at {at}");
-    }
 }

@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use holdall_cell::session::{CallNo, Hello, Means, Secret, SessionId};
 use holdall_cell::{Start, Wish};
+use holdall_core::CellId;
 use holdall_log::memory::{Commits, MemoryStore};
 use holdall_log::{Identity, Life, Store};
 use holdall_wire::{Ask, From, Lasting, Who};
 
 use super::*;
+use crate::cluster::frame::Frame;
 
 /// What a log does not do.
 #[derive(Clone, Default)]

@@ -379,9 +379,10 @@ fn an_agent_that_cannot_keep_that_its_log_was_put_back_ends() {
 #[test]
 fn a_replicated_cell_keeps_in_its_log_that_this_was_put_back() {
     let [(_a, a), _b] = members();
-    let by = holdall_links::CellId(9 << 64);
     with_member(&a, |service| async move {
         let mut service = service.borrow_mut();
+        let cells = service.cells.as_ref().expect("a member");
+        let by = cells.running.as_ref().expect("links").links.named("b").expect("a member");
         let (name, host, store) = ("x".into(), "a".into(), String::new());
         let (hosts, advertise) = (Vec::new(), Vec::new());
         service.hosted = Some(Hosted { name, store, host, hosts, advertise });
@@ -392,6 +393,10 @@ fn a_replicated_cell_keeps_in_its_log_that_this_was_put_back() {
                 service.books().ties().recovery().missing.contains(&crate::cluster::number(by))
             );
             assert!(service.ends().is_none());
+        }
+        let told = service.hosted_views()[0].trouble.clone().expect("nothing is granted");
+        for word in ["'b' knows more", "cell adopt x", "cluster forget b"] {
+            assert!(told.contains(word), "{told}");
         }
     });
 }
