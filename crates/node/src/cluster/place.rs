@@ -42,8 +42,6 @@ pub(crate) struct Known {
     pub(crate) addresses: Vec<String>,
     /// Who may come from machines that are no members.
     pub(crate) tokens: Arc<Tokens>,
-    /// Whether this agent was another member until now: nobody has met it as the one that it is.
-    pub(crate) was_another: bool,
 }
 
 /// Why a machine is no member now, if it is not for want of right or reason but of a sensible word.
@@ -85,18 +83,7 @@ impl Known {
         let (terms, forgotten) = (config.cluster.terms(), Forgotten::read(&dir)?);
         let tokens = Arc::new(Tokens::new(data));
         let data = data.to_owned();
-        let was_another = false; // It is looked when the log is known.
-        Ok(Some(Self {
-            data,
-            home,
-            terms,
-            members,
-            forgotten,
-            listen,
-            addresses,
-            tokens,
-            was_another,
-        }))
+        Ok(Some(Self { data, home, terms, members, forgotten, listen, addresses, tokens }))
     }
 
     /// The same, in line with what the log of the cell says of members that were given up.
@@ -126,10 +113,9 @@ impl Known {
     ///
     /// # Errors
     /// If it cannot be told who it was, or cannot be kept who it is.
-    pub(crate) fn is_this(&mut self, ties: &Ties, is_lost: bool) -> anyhow::Result<bool> {
+    pub(crate) fn is_this(&self, ties: &Ties, is_lost: bool) -> anyhow::Result<bool> {
         let own = self.home.cell();
         let before = identity::read(&self.data)?.filter(|before| before.id != own.id);
-        self.was_another = before.is_some();
         let is_counted_on = identity::is_counted_on(ties)
             || is_lost && !ties.known().is_empty()
             || Loss::noted(&self.data)?.is_some();

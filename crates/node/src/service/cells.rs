@@ -13,7 +13,7 @@ use std::rc::Weak;
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdall_cell::greeting::{self, Presence, Stranger};
+use holdall_cell::greeting::{Presence, Stranger};
 use holdall_cell::lease::{Leases, Terms, Verdict};
 use holdall_cell::session::{CallNo, ConnNo};
 use holdall_cell::{Cluster, Effect, Input};
@@ -67,8 +67,6 @@ pub(super) struct Cells {
     backlog: Backlog,
     /// The cell whose word is being taken up.
     pub(super) hears: Option<CellId>,
-    /// Whether nobody has met it before this start: what it has heard of others, it has heard as another one.
-    is_new_to_all: bool,
     /// Those that have known more of this cell than its log tells.
     pub(super) outdone_by: BTreeMap<CellId, Stranger>,
 }
@@ -116,7 +114,6 @@ impl Cells {
             questions: Questions::default(),
             backlog: Backlog::default(),
             hears: None,
-            is_new_to_all: known.was_another,
             outdone_by: BTreeMap::new(),
         }
     }
@@ -223,8 +220,6 @@ impl Service {
             return way.end("the disk stands still, and too much waits to be said to it");
         }
         // The greeting says where another start of it is.
-        // To whom it has never been linked as the one that it is, it would seem to tell of a log that was put back.
-        let known = if cells.is_new_to_all { greeting::Known::default() } else { known };
         let known = cells.greeter.knows(peer.id, known);
         let (presence, is_back) = match cells.greeter.linked(peer, greeting) {
             Ok(wanted) => wanted,

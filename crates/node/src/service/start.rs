@@ -379,7 +379,7 @@ fn of_this_cell(
 ) -> anyhow::Result<Option<Known>> {
     let Some(known) = known else { return Ok(None) };
     let is_lost = matches!(opened.memory, Memory::Lost(_));
-    let mut known = known.as_logged(ties)?;
+    let known = known.as_logged(ties)?;
     Ok(known.is_this(ties, is_lost)?.then_some(known))
 }
 
