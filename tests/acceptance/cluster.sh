@@ -266,7 +266,7 @@ in_vain=$!
 eventually waits_at lab3
 expect_at lab1 0 "" cluster remove lab3
 expect_at lab1 65 "no member is called lab3" cluster remove lab3
-expect_at lab1 78 "the cell 'lab3' was removed from the cluster" run board@lab3 -- true
+expect_at lab1 78 "there is no cell 'lab3' any more: it was removed" run board@lab3 -- true
 removed() { at lab3 cluster members | grep -q "was removed"; }
 eventually removed
 # It is never let in again as who it was: nobody waits for that.

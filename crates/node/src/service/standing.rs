@@ -71,14 +71,14 @@ impl Service {
             let mut named = members.iter().filter(|(_, member)| member.name.as_str() == cell);
             let (id, member) = named.clone().find(|(_, it)| !it.removed).or_else(|| named.next())?;
             let why = match member.removed {
-                true => "was removed from the cluster; it can join again, under a new id",
-                false if cells.greeter.is_away(*id) => {
-                    "was forgotten (`holdall cluster forget`); it comes back in a new life: when its machine is restarted, or its agent is \
-                     stopped and segment-* and snapshot-* in its data directory are moved away"
-                }
+                true => format!("there is no cell '{cell}' any more: it was removed from the cluster"),
+                false if cells.greeter.is_away(*id) => format!(
+                    "the cell '{cell}' was forgotten (`holdall cluster forget`); it comes back in a new life: when its machine is restarted, \
+                     or its agent is stopped and segment-* and snapshot-* in its data directory are moved away"
+                ),
                 false => return None,
             };
-            Some(Refusal::Never(format!("'{need}' cannot be had: the cell '{cell}' {why}")))
+            Some(Refusal::Never(format!("'{need}' cannot be had: {why}")))
         })
     }
 }
