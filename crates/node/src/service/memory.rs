@@ -17,7 +17,6 @@ use std::time::Duration;
 
 use holdall_cell::Input;
 use holdall_cell::greeting::Stranger;
-use holdall_core::CellId;
 use holdall_holders::Process;
 use holdall_links as links;
 use holdall_wire::RequestNo;
@@ -208,10 +207,13 @@ impl Service {
     /// That a member knows more of a replicated cell than its log tells, for people, as long as it is waited for.
     pub(super) fn why_outdone(&self) -> Option<String> {
         let (cells, hosted) = (self.cells.as_ref()?, self.hosted.as_ref()?);
-        let (by, why) = self.awaited_members().find_map(|(cell, name)| {
-            let why = cells.outdone_by.get(&cell)?;
-            Some((name, why))
-        })?;
+        let missing = &self.books().ties().recovery().missing;
+        let (by, why) =
+            cells.running.as_ref()?.links.members().into_iter().find_map(|(id, it)| {
+                let cell = number(id);
+                let why = cells.outdone_by.get(&cell).filter(|_| missing.contains(&cell))?;
+                Some((it.name.to_string(), why))
+            })?;
         Some(format!(
             "nothing is granted, since the member '{by}' knows more of this cell than its log tells ({why}): what is in etcd was put back; \
              `holdall cell adopt {}` begins a new life, in which all say what they hold; or say `holdall cluster forget {by}`, if it holds \
@@ -222,28 +224,8 @@ impl Service {
 
     /// Why a replicated cell gives nothing to anybody although its log goes on: it waits for what others hold.
     pub(super) fn why_others_are_awaited(&self) -> Option<String> {
-        if self.hosted.is_none() || !self.cell().is_recovering() {
-            return None;
-        }
-        self.why_outdone().or_else(|| {
-            let names: Vec<_> = self.awaited_members().map(|(_, name)| name).collect();
-            Some(match &names[..] {
-                [] => "nothing is granted for a while: members that were removed may hold something".into(),
-                names => format!(
-                    "nothing is granted before {} have said what they hold; `holdall cluster forget NAME` is for who is gone for good",
-                    names.join(", ")
-                ),
-            })
-        })
-    }
-
-    /// The members that have not said what they hold.
-    fn awaited_members(&self) -> impl Iterator<Item = (CellId, String)> {
-        let running = self.cells.as_ref().and_then(|cells| cells.running.as_ref());
-        let members = running.map(|running| running.links.members()).unwrap_or_default();
-        let missing = &self.books().ties().recovery().missing;
-        let members = members.into_iter().map(|(id, it)| (number(id), it.name.to_string()));
-        members.filter(|(cell, _)| missing.contains(cell))
+        self.hosted.as_ref()?;
+        self.why_outdone().or_else(|| self.awaited_members())
     }
 
     /// No other member is talked to, if the log is behind what others have known.
