@@ -5,6 +5,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
 use core::fmt;
 use core::hash::{Hash, Hasher};
 use core::ops::Deref;
@@ -19,6 +20,10 @@ pub trait Usual: Default + PartialEq + 'static {
 
 impl<T: PartialEq + 'static> Usual for Option<T> {
     const USUAL: &'static Self = &None;
+}
+
+impl<T: PartialEq + 'static> Usual for Vec<T> {
+    const USUAL: &'static Self = &Self::new();
 }
 
 impl<T: Ord + 'static> Usual for BTreeSet<T> {

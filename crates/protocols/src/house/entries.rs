@@ -211,6 +211,12 @@ impl Entries {
     pub(super) fn push(&mut self, entry: Entry) -> Arrival {
         let at = self.next;
         self.next += 1;
+        self.insert(at, entry);
+        at
+    }
+
+    /// Somebody came then.
+    pub(super) fn insert(&mut self, at: Arrival, entry: Entry) {
         self.changes.touched.extend(entry.needs.iter().map(|need| need.pool));
         if !entry.held {
             self.changes.fresh.insert(at);
@@ -220,7 +226,6 @@ impl Entries {
         self.rounds.extend(key.map(|key| (false, Some(key), at)));
         self.arrivals.insert(entry.request, at);
         self.by_arrival.insert(at, Box::new(entry));
-        at
     }
 
     pub(super) fn remove(&mut self, request: RequestId) -> Option<Entry> {

@@ -40,8 +40,8 @@ pub(super) struct Entry {
     pub(super) parked: bool,
     /// It waits here behind an overdue holder.
     pub(super) blocked: bool,
-    /// Those for whom it does: who has passed it since is none of them, however long that one takes.
-    pub(super) aside_for: Seldom<BTreeSet<RequestId>>,
+    /// Those for whom it does, in order: who has passed it since is none of them, however long that one takes.
+    pub(super) aside_for: Seldom<Vec<RequestId>>,
     /// How often it began or ceased to be blocked.
     pub(super) turns: u32,
 }
@@ -124,8 +124,7 @@ impl Entry {
         Patience::try_from(self.turns / 2).map_or(PATIENCE_MAX, |times| times.min(PATIENCE_MAX))
     }
 
-    /// Whether it steps aside for anybody that takes too long, and not only for those who came before it: they are so
-    /// many, and those who pass it might be without end.
+    /// Whether it still steps aside for anybody who takes too long.
     pub(super) fn may_be_passed(&self, cfg: &House) -> bool {
         self.turns / 2 < cfg.parks
     }

@@ -21,13 +21,14 @@ impl Manager {
         let (kept, rest): (Vec<_>, Vec<_>) =
             entry.needs.iter().cloned().partition(|need| keeps(need.pool));
         let (Ok(kept), Ok(rest)) = (Needs::new(kept), Needs::new(rest)) else { return };
+        let Some(at) = self.entries.arrival(request) else { return };
         let Some(mut entry) = self.entries.remove(request) else { return };
         entry.needs = rest;
         self.take_back(cfg, &entry);
         entry.passed = Passed::none_of(kept.len());
         entry.needs = kept;
         entry.units.change(|units| units.retain(|pool, _| keeps(*pool)));
-        self.entries.push(entry);
+        self.entries.insert(at, entry);
         self.scan(cfg, out);
     }
 }

@@ -276,7 +276,7 @@ impl Manager {
         let overdue = self.overdue_before(cfg, at);
         let Some(entry) = self.entries.at(at) else { return false };
         let blocked = !overdue.is_empty() || self.lacks_what_is_away(entry);
-        let aside_for = if blocked { overdue } else { BTreeSet::new() };
+        let aside_for = if blocked { overdue } else { Vec::new() };
         if blocked == entry.blocked {
             if *entry.aside_for != aside_for {
                 self.entries
@@ -316,8 +316,8 @@ impl Manager {
 
     /// The holders beside which some need of an entry does not fit, and for whom it has waited for too long. If it has stepped aside
     /// it is those of them for whom it has: else those who pass it meanwhile would keep it aside, one after the other for ever.
-    fn overdue_before(&self, cfg: &House, at: Arrival) -> BTreeSet<RequestId> {
-        let mut all = BTreeSet::new();
+    fn overdue_before(&self, cfg: &House, at: Arrival) -> Vec<RequestId> {
+        let mut all = Vec::new();
         let Some(entry) = self.entries.at(at) else { return all };
         for need in entry.needs.iter() {
             let at_pool = self.entries.of_pool(need.pool);
@@ -326,7 +326,7 @@ impl Manager {
             }
             let holding =
                 at_pool.holding.iter().filter_map(|at| Some((*at, self.entries.at(*at)?)));
-            let overdue = holding.filter(|holder| is_overdue_for(cfg, *holder, (at, entry)));
+            let overdue = holding.filter(|holder| self.waits_aside(cfg, (at, entry), *holder));
             let overdue: Vec<_> = overdue.map(|(_, holder)| holder).collect();
             let mut stuck = Taken::default();
             for holder in &overdue {
@@ -338,7 +338,26 @@ impl Manager {
                 all.extend(overdue.iter().map(|holder| holder.request));
             }
         }
+        all.sort_unstable();
+        all.dedup();
         all
+    }
+
+    /// Whether somebody steps aside for a holder, or has done so. For anybody it does only some times: those who pass it might be
+    /// without end. For those it must wait for anyway it does always. They are so many: they came before it, and it cannot ask them back.
+    fn waits_aside(
+        &self,
+        cfg: &House,
+        (at, entry): (Arrival, &Entry),
+        (came, holder): (Arrival, &Entry),
+    ) -> bool {
+        if entry.blocked {
+            let noted = entry.aside_for.binary_search(&holder.request).is_ok();
+            return holder.is_overdue() && (noted || !cfg.rules.aside);
+        }
+        let rank = |at, entry| self.entries.rank(at, entry);
+        let comes_first = || came < at && (holder.solo || rank(came, holder) < rank(at, entry));
+        holder.is_overdue_for(entry.patience()) && (entry.may_be_passed(cfg) || comes_first())
     }
 
     /// Arms a timer for each patience with which somebody competes for what a holder has who is not
@@ -397,17 +416,4 @@ impl Manager {
         }
         self.scan(cfg, out);
     }
-}
-
-/// Whether somebody steps aside for a holder, or has done so: without end only for those who came before it, who are so many.
-fn is_overdue_for(
-    cfg: &House,
-    (came, holder): (Arrival, &Entry),
-    (at, entry): (Arrival, &Entry),
-) -> bool {
-    if entry.blocked {
-        let noted = entry.aside_for.contains(&holder.request);
-        return holder.is_overdue() && (noted || !cfg.rules.aside);
-    }
-    holder.is_overdue_for(entry.patience()) && (came < at || entry.may_be_passed(cfg))
 }
