@@ -64,6 +64,9 @@ pub enum PeerMessage<M = ToManager, U = ToUser> {
     },
 }
 
+/// The longest time that a reservation is renewed for, or kept by a guard: ten years.
+pub const RESERVED_MAX: u64 = 10 * 366 * 24 * 3600 * 1000;
+
 /// For how long a guard keeps a reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Term {
@@ -74,6 +77,11 @@ pub struct Term {
 }
 
 impl Term {
+    /// The same, if it is not longer than anything may be reserved for.
+    pub fn within_reason(self) -> Self {
+        Self { millis: self.millis.min(RESERVED_MAX), ..self }
+    }
+
     /// By how much longer than it was told a guard keeps a reservation: clocks run apart, and its home ends it in time.
     pub fn with_grace(self) -> u64 {
         const MOST: u64 = 3_600_000;

@@ -45,6 +45,8 @@ pub struct Heard {
     since: u32,
     /// Which cell this was for others, when it was last among them.
     own: Option<CellId>,
+    /// Others whose log was found to lack something that it once had, and the epoch of the start of theirs in which that was found.
+    lacking: BTreeMap<CellId, u32>,
 }
 
 /// That an operator has given up a cell.
@@ -184,6 +186,11 @@ impl Ties {
         self.heard.known.get(&cell).copied().unwrap_or_default()
     }
 
+    /// The epoch of the start before which another cell may know nothing of what it asked for, as far as that is seen from here; 0 if it is not.
+    pub fn lacks_before(&self, cell: CellId) -> u32 {
+        self.heard.lacking.get(&cell).copied().unwrap_or_default()
+    }
+
     /// What is said first over a link to another cell of which this is known.
     pub fn first(&self, known: Known) -> First {
         First { known, since: self.heard.since }
@@ -239,8 +246,13 @@ impl Ties {
         self.heard.met.values_mut().for_each(|met| met.starts(nonce, began));
     }
 
-    /// There is a link to another cell.
+    /// There is a link to another cell. Records are numbered across lives: where another life begins with fewer than there were, some are gone,
+    /// whether it knows that or not. Its log may be a copy that was put back.
     pub(super) fn meets(&mut self, cell: CellId, presence: Presence) {
+        let lacks = |met: &Presence| met.life != presence.life && presence.began < met.length;
+        if self.met(cell).is_some_and(lacks) {
+            self.heard.lacking.insert(cell, presence.epoch);
+        }
         self.agreed.met.insert(cell, presence);
         self.heard.agreed.remove(&cell);
     }
@@ -277,6 +289,7 @@ impl Ties {
         self.agreed.met.remove(&cell);
         self.heard.known.remove(&cell);
         self.heard.agreed.remove(&cell);
+        self.heard.lacking.remove(&cell);
     }
 
     /// What others have yet to confirm of a reservation.

@@ -10,10 +10,8 @@ use crate::books::Entry;
 use crate::engine;
 use crate::facts::{Answer, Fact, How};
 use crate::input::{Effect, Rest, Wish};
+use crate::peer::RESERVED_MAX;
 use crate::session::{CallNo, ConnNo, SessionId};
-
-/// The longest time that a reservation is renewed for: ten years.
-const RENEWED_MAX: u64 = 10 * 366 * 24 * 3600 * 1000;
 
 impl Cell {
     pub(super) fn wish(
@@ -211,7 +209,7 @@ impl Cell {
             return Ok(Some(Err(of_another(request, entry))));
         } else if !entry.is_in_hand() {
             return conflict(format!("{request} is ending"));
-        } else if millis > RENEWED_MAX {
+        } else if millis > RESERVED_MAX {
             return conflict("a reservation lasts ten years at most".into());
         } else if entry.held.as_ref().is_some_and(|held| self.engine.is_unguarded(&held.taken)) {
             return conflict(format!(
@@ -264,12 +262,21 @@ impl Cell {
                 "{request} is in use by process {pid} and ends with it; --force takes it away"
             ));
         }
-        if let Some(home) = self.books.ties().foreign(request).map(|tie| tie.id.user.home().cell) {
-            self.note(Fact::Forced { request, by: by.clone() })?;
+        if let Some(tie) = self.books.ties().foreign(request) {
+            let is_kept = entry.held.as_ref().is_some_and(|held| held.until.is_some());
+            let (home, stays) = (tie.id.user.home().cell, is_kept || !tie.leased);
             if !self.engine.is_member(home) || self.engine.is_unclaimed(request) {
                 // Nobody is left who could be told.
+                self.note(Fact::Forced { request, by: by.clone() })?;
                 return self.run(engine::Input::End(request)).map(Ok);
             }
+            if let Some(home) = self.engine.is_away(home).filter(|_| stays) {
+                return conflict(format!(
+                    "{request} is kept for the cell '{home}', which cannot be reached and would not know of it: say it again when that is \
+                     back; `holdall cluster forget {home}` frees all that it holds, anywhere"
+                ));
+            }
+            self.note(Fact::Forced { request, by: by.clone() })?;
             // Its home stops whoever uses it, and gives it back; or its lease runs out.
             self.engine.revoke(request);
             return Ok(Ok(()));

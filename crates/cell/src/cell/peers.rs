@@ -33,8 +33,6 @@ impl Cell {
         first: Option<First>,
     ) -> Result<(), Defect> {
         self.out.is_new = true;
-        let since = first.map_or(0, |first| first.since);
-        self.asserting.insert(cell, Asserting { since, ..Asserting::default() });
         let (before, life) = (self.books.ties().life(cell), presence.life);
         if before != Some(life) {
             self.note(Fact::Peer { cell, life: Some(life) })?;
@@ -42,6 +40,9 @@ impl Cell {
         // So that no copy of it that is older than this is let in, whatever happens here.
         self.out.sync = true;
         self.note(Fact::Met { cell, presence })?;
+        let says = first.map_or(0, |first| first.since);
+        let since = says.max(self.books.ties().lacks_before(cell));
+        self.asserting.insert(cell, Asserting { since, ..Asserting::default() });
         if let Some(First { known, .. }) = first {
             let upto = if known.life == self.books.life() { known.length } else { 0 };
             self.note(Fact::Agreed { cell, upto })?;
@@ -113,19 +114,20 @@ impl Cell {
 
     /// A home says some more of what it has to do with here.
     fn asserted(&mut self, cell: CellId, some: Assertion) -> Result<(), Defect> {
-        let Asserting { said: all, .. } = self.asserting.entry(cell).or_default();
+        let Asserting { said: all, since } = self.asserting.entry(cell).or_default();
         all.waiting.extend(some.waiting);
         all.held.extend(some.held);
         let requests = all.waiting.len() + all.held.len();
         if requests > AT_A_GUARD_MAX || all.size() > ASSERTED_BYTES_MAX {
-            self.asserting.remove(&cell);
+            *all = Assertion::default();
             self.misbehaved(cell, "more is asserted than a cell can have here");
             return Ok(());
         }
         if !some.last {
             return Ok(());
         }
-        let all = self.asserting.remove(&cell).unwrap_or_default();
+        // What it says of its memory is good for as long as the link: it may say once more that this is all.
+        let all = Asserting { said: std::mem::take(all), since: *since };
         let recovery = self.books.ties().recovery();
         let (effects, disputed) = self.engine.reconcile(self.now, cell, &all, recovery)?;
         self.take_effects(effects)?;

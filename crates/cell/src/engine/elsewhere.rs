@@ -77,4 +77,10 @@ impl<P: Protocol<Manager: Serving>> Engine<P> {
         let away = |peer: &&super::cells::Peer| !peer.is_up && given.contains(&peer.member.cell);
         self.cells.peers.iter().find(away).map(|peer| &peer.member.name)
     }
+
+    /// The name of another cell, if there is no link to it.
+    pub fn is_away(&self, cell: CellId) -> Option<&Name> {
+        let mut away = self.cells.peers.iter().filter(|peer| !peer.is_up);
+        away.find(|peer| peer.member.cell == cell).map(|peer| &peer.member.name)
+    }
 }

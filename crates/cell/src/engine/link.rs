@@ -58,6 +58,7 @@ impl Engine<House> {
         let request = whole.map(|foreign| foreign.request);
         let Some(request) = request.filter(|request| self.held.contains(request)) else { return };
         let Some(entry) = self.requests.get_mut(&request) else { return };
+        let term = term.within_reason();
         let until = self.now.saturating_add(term.with_grace());
         let slack = term.with_grace() - term.millis;
         let is_enough = |before: u64| before >= until && before - until <= slack;

@@ -8,7 +8,7 @@
 //! - Before anything else both say what they know of each other's logs, if both are of a version that does (`service/meeting.rs`).
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Weak;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +23,7 @@ use holdall_log::Index;
 use holdall_wire::{Fault, Reply, RequestNo};
 use tracing::{error, info, trace, warn};
 
+use super::away::ToldAway;
 use super::backlog::Backlog;
 use super::heard::Still;
 use super::meeting::Meeting;
@@ -60,7 +61,7 @@ pub(super) struct Cells {
     /// Until when clients were told that they may use what.
     pub(super) told: BTreeMap<RequestNo, u64>,
     /// To whom of those who wait it was told which cell is away, since that is.
-    pub(super) told_away: BTreeSet<(RequestNo, CellId)>,
+    pub(super) told_away: ToldAway,
     /// Whether the pools are not what the others were told.
     pub(super) pools_changed: bool,
     pub(super) questions: Questions,
@@ -109,7 +110,7 @@ impl Cells {
             unprepared: Vec::new(),
             untold: Vec::new(),
             told: BTreeMap::new(),
-            told_away: BTreeSet::new(),
+            told_away: ToldAway::default(),
             pools_changed: true,
             questions: Questions::default(),
             backlog: Backlog::default(),
@@ -129,7 +130,7 @@ impl Cells {
         self.last_link += 1;
         let link = Link { number: self.last_link, way, is_full: false, settled: None };
         self.links.insert(cell, link);
-        self.told_away.retain(|(_, away)| *away != cell);
+        self.told_away.is_back(cell);
     }
 
     /// The number of the link to a cell, if there is one.

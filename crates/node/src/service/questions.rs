@@ -6,7 +6,7 @@ use std::time::Duration;
 use holdall_cell::engine::{Engine, Walk};
 use holdall_cell::session::ConnNo;
 use holdall_core::CellId;
-use holdall_links::member::ABOUT_MAX;
+use holdall_links::member::{ABOUT_MAX, Member};
 use holdall_links::token::For;
 use holdall_links::{self as links, MESSAGE_MAX};
 use holdall_protocols::house::Place;
@@ -312,8 +312,10 @@ async fn carry_out(
             Ok(Reply::Done)
         }
         ClusterCall::Forget(name) => {
-            let cell = links.named(&name).or_else(|unknown| removed(links, &name).ok_or(unknown));
-            let cell = cell.map_err(told)?;
+            let cell = match is_to_be_forgotten(&links.members(), &name)? {
+                Some(cell) => cell,
+                None => links.named(&name).map_err(told)?,
+            };
             if cell == links.own().id {
                 return Err("a cell does not forget itself; say it at another member".into());
             }
@@ -331,12 +333,23 @@ async fn carry_out(
     }
 }
 
-/// A member of that name that was removed, if there was exactly one.
-fn removed(links: &links::Links, name: &str) -> Option<links::CellId> {
-    let members = links.members();
-    let mut named = members.iter().filter(|(_, it)| it.removed && it.name.as_str() == name);
-    let (id, _) = named.next()?;
-    named.next().is_none().then_some(*id)
+/// The one that is or was a member and has this name, or none. Whoever was removed may have joined again as another one, which must not be given
+/// up in its place: of several, the id says which is meant.
+fn is_to_be_forgotten(
+    members: &[(links::CellId, Member)],
+    name: &str,
+) -> Result<Option<links::CellId>, String> {
+    let named = members.iter().filter(|(_, it)| it.name.as_str() == name);
+    let named: Vec<_> = named.map(|(id, it)| (*id, it.removed)).collect();
+    if let [] | [_] = named[..] {
+        return Ok(named.first().map(|(id, _)| *id));
+    }
+    let told = named.iter().map(|(id, removed)| {
+        let which = if *removed { "was removed" } else { "is a member" };
+        format!("{id} ({which})")
+    });
+    let told = told.collect::<Vec<_>>().join(", ");
+    Err(format!("{} cells are or were called {name}: {told}; say the id of one", named.len()))
 }
 
 fn declared(engine: &Engine<Served>) -> Vec<(Name, Kind)> {
@@ -361,4 +374,30 @@ pub(super) fn about(engine: &Engine<Served>) -> Vec<u8> {
 
 fn pools_in(about: &[u8]) -> Vec<(Name, Kind)> {
     postcard::from_bytes(about).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_living_member_is_not_forgotten_in_place_of_a_removed_one_of_its_name() {
+        let member = |id: &str, name: &str, removed| {
+            let name = name.parse().expect("a name");
+            let member =
+                Member { removed, version: 1, since: 0, name, addresses: Vec::new(), signs: false };
+            (format!("{id:0>32}").parse::<links::CellId>().expect("an id"), member)
+        };
+        let (old, older) = (member("a3", "lab3", true), member("a2", "lab3", true));
+        let (new, other) = (member("b3", "lab3", false), member("c1", "lab1", false));
+        let meant = |members: &[_]| is_to_be_forgotten(members, "lab3");
+        assert_eq!(meant(&[other.clone()]), Ok(None));
+        assert_eq!(meant(&[old.clone(), other.clone()]), Ok(Some(old.0)));
+        assert_eq!(meant(&[new.clone(), other]), Ok(Some(new.0)));
+        for (one, is) in [(&new, "is a member"), (&older, "was removed")] {
+            let told = meant(&[old.clone(), one.clone()]).expect_err("several");
+            assert!(told.contains(&format!("{} (was removed)", old.0)), "{told}");
+            assert!(told.contains(&format!("{} ({is})", one.0)), "{told}");
+        }
+    }
 }

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use holdall_cell::books::Recovery;
+use holdall_links::CellId;
+use holdall_links::member::Member;
 use holdall_wire::{Need, Refusal};
 
 use super::Service;
@@ -21,25 +23,17 @@ impl Service {
         let running = self.cells.as_ref()?.running.as_ref().filter(|_| !missing.is_empty())?;
         let peers: BTreeMap<_, _> =
             running.links.peers().into_iter().map(|peer| (peer.id, peer.up)).collect();
+        let until = until.filter(|until| *until < FOREVER);
         let members = running.links.members().into_iter();
         let awaited = members.filter(|(id, _)| missing.contains(&number(*id)));
         let awaited = awaited.map(|(id, member)| {
-            let name = &member.name;
-            let forget =
-                format!("`holdall cluster forget {name}` says that it holds nothing any more");
-            match peers.get(&id) {
-                _ if member.removed => {
-                    format!("'{name}' (it was removed, and cannot say it; {forget})")
-                }
-                Some(true) => format!("'{name}'"),
-                _ => format!("'{name}' (it cannot be reached; {forget})"),
-            }
+            let is_up = peers.get(&id).is_some_and(|up| *up);
+            is_awaited(id, &member, is_up, until.is_none())
         });
         let awaited: Vec<_> = awaited.collect();
         let who = if awaited.is_empty() { "others".into() } else { awaited.join(", ") };
         let now = self.cell().now();
-        let limit = until.filter(|until| *until < FOREVER);
-        let limit = limit.map(|until| until.saturating_sub(now).div_ceil(1000));
+        let limit = until.map(|until| until.saturating_sub(now).div_ceil(1000));
         let limit = limit.map(|left| format!(", or {left} s are over")).unwrap_or_default();
         Some(format!(
             "this cell may have forgotten what it gave to others, and gives nothing to anybody before they have said what they hold: \
@@ -74,11 +68,52 @@ impl Service {
                 true => format!("there is no cell '{cell}' any more: it was removed from the cluster"),
                 false if cells.greeter.is_away(*id) => format!(
                     "the cell '{cell}' was forgotten (`holdall cluster forget`); it comes back in a new life: when its machine is restarted, \
-                     or its agent is stopped and segment-* and snapshot-* in its data directory are moved away"
+                     or its agent is stopped and segment-* and snapshot-* in its data directory are moved away; if it is refused even then, \
+                     the refusal says to which number `epoch` there is to be raised"
                 ),
                 false => return None,
             };
             Some(Refusal::Never(format!("'{need}' cannot be had: {why}")))
         })
+    }
+}
+
+/// Who is awaited, and what is to be done if that one cannot say what it holds. Where it is not waited for without end, nobody is to be given
+/// up for being cut off. Whoever was removed is said by its id: a living one may have its name by now.
+fn is_awaited(id: CellId, member: &Member, is_up: bool, is_endless: bool) -> String {
+    let name = &member.name;
+    let forget =
+        |whom: &str| format!("`holdall cluster forget {whom}` says that it holds nothing any more");
+    if member.removed {
+        let forget = forget(&id.to_string());
+        return format!("'{name}' (it was removed, and cannot say it; {forget})");
+    }
+    match (is_up, is_endless) {
+        (true, _) => format!("'{name}'"),
+        (false, true) => format!("'{name}' (it cannot be reached; {})", forget(name.as_str())),
+        (false, false) => format!("'{name}' (it cannot be reached)"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lab3(removed: bool) -> Member {
+        let name = "lab3".parse().expect("a name");
+        Member { removed, version: 1, since: 0, name, addresses: Vec::new(), signs: false }
+    }
+
+    /// Else an operator gives up who is only cut off, or a living one of the same name.
+    #[test]
+    fn nobody_is_to_be_forgotten_who_need_not_be_and_a_removed_one_is_said_by_its_id() {
+        let id: CellId = "000000000000000000000000000000a3".parse().expect("an id");
+        for is_endless in [false, true] {
+            let told = is_awaited(id, &lab3(true), false, is_endless);
+            assert!(told.contains(&format!("`holdall cluster forget {id}`")), "{told}");
+            let told = is_awaited(id, &lab3(false), false, is_endless);
+            assert_eq!(told.contains("`holdall cluster forget lab3`"), is_endless, "{told}");
+            assert!(!is_awaited(id, &lab3(false), true, is_endless).contains("forget"));
+        }
     }
 }

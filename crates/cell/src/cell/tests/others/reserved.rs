@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::greeting::{First, Known};
-use crate::peer::Term;
+use crate::peer::{RESERVED_MAX, Term};
 
 /// For so long a reservation is made; it is kept a sixth longer.
 const TERM: Term = Term { millis: 60_000, mark: 5 };
@@ -21,10 +21,14 @@ impl Story {
         story
     }
 
-    /// There is a link to another life of the other cell, which remembers everything since then.
+    /// There is a link to another life of the other cell, which says that it remembers everything since then.
     fn links_anew(&mut self, since: u32) {
-        let presence = Presence { life: 8, epoch: 2, nonce: 2, began: 0, length: 1 };
-        let first = Some(First { known: Known::default(), since });
+        self.links_from(1, Some(First { known: Known::default(), since }));
+    }
+
+    /// The same, of a log that had as many records when it began.
+    fn links_from(&mut self, began: u64, first: Option<First>) {
+        let presence = Presence { life: 8, epoch: 2, nonce: 2, began, length: 3 };
         self.input(Input::Linked { cell: THERE, presence, first });
     }
 
@@ -34,11 +38,11 @@ impl Story {
         self.said(PeerMessage::Assert(all))
     }
 
-    fn forces(&mut self) -> Vec<Effect> {
+    fn forces(&mut self, call: u64) -> Vec<Effect> {
         let request = self.cell.books.grants().next().expect("it is held").0;
         let (by, may, unseen, beyond) = (who(1), true, false, None);
         let wish = Wish::Release { request, force: true, by, may, unseen, beyond };
-        self.calls(1, 2, wish)
+        self.calls(1, call, wish)
     }
 }
 
@@ -71,6 +75,65 @@ fn what_a_home_has_forgotten_is_kept_until_its_time() {
     }
 }
 
+/// The log of a machine that was restarted may be a copy from before: it does not know that, and whoever counts its records does.
+#[test]
+fn what_is_not_in_a_log_that_was_put_back_is_kept_until_its_time() {
+    let says_all = Some(First::default());
+    for (first, again) in [(says_all, says_all), (None, None), (None, says_all)] {
+        let mut story = Story::with_board_of_another(true);
+        story.links_from(0, first);
+        assert!(!grants(&story.asserts_nothing()));
+        story.input(Input::Unlinked(THERE));
+        let snapshot = story.cell.snapshot().expect("written");
+        let replay = Replay::new(LOGIC, Some((LOGIC, &snapshot))).expect("understood");
+        story.cell = replay.finish().expect("an engine").cell;
+        story.links_from(0, again);
+        assert!(!grants(&story.asserts_nothing()), "the same life over another link");
+        story.later(TERM.with_grace());
+        assert!(!story.is_theirs("board"));
+    }
+    for first in [None, says_all] {
+        let mut story = Story::with_board_of_another(true);
+        story.links_from(1, first);
+        assert!(grants(&story.asserts_nothing()), "its log is whole");
+    }
+}
+
+#[test]
+fn to_say_once_more_that_this_is_all_gives_up_nothing() {
+    let mut story = Story::with_board_of_another(true);
+    story.links_anew(2);
+    for _ in 0..3 {
+        assert!(!grants(&story.asserts_nothing()));
+    }
+}
+
+#[test]
+fn nothing_is_kept_for_longer_than_may_be_reserved() {
+    let mut story = Story::with_another();
+    assert!(gives(&story.is_asked_for(0, "board")));
+    story.said(PeerMessage::Keep { request: id(0), term: Term { millis: u64::MAX, mark: 5 } });
+    let most = Term { millis: RESERVED_MAX, mark: 5 };
+    story.later(most.with_grace() - 1);
+    assert!(story.is_theirs("board"));
+    story.later(1);
+    assert!(!story.is_theirs("board"));
+}
+
+/// Its home would go on using it: nobody tells it.
+#[test]
+fn what_is_kept_for_a_home_that_is_away_is_not_ended_by_force() {
+    for reserved in [true, false] {
+        let mut story = Story::with_board_of_another(reserved);
+        story.input(Input::Unlinked(THERE));
+        let told = story.forces(2);
+        let refused = format!("{told:?}").contains("'there', which cannot be reached");
+        assert!(refused == reserved && over(&told, 0) != reserved, "{told:?}");
+        story.linked();
+        assert!(over(&story.forces(3), 0));
+    }
+}
+
 #[test]
 fn what_a_home_remembers_and_does_not_say_is_over_and_so_is_what_was_not_reserved() {
     for (reserved, since) in [(true, 0), (false, 2)] {
@@ -88,7 +151,7 @@ fn what_nobody_speaks_of_any_more_ends_by_force() {
         if is_over {
             story.asserts_nothing();
         }
-        let told = story.forces();
+        let told = story.forces(2);
         assert!(over(&told, 0) && grants(&told) == is_over, "{told:?}");
     }
     let mut story = Story::with_board_of_another(true);
