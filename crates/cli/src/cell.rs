@@ -47,7 +47,7 @@ enum Command {
         /// The members that host it, one of which leads
         #[arg(long, value_name = "NAME,...", value_delimiter = ',', required = true)]
         hosts: Vec<String>,
-        /// A fence that all of its own are to be above, if what it guards was guarded elsewhere before: as in HOLDALL_FENCE_..., or 7-0 for
+        /// A fence that all of its own are to be above, if what it guards was guarded elsewhere before: as in HOLDALL_FENCE_..., or 7 for
         /// all of epoch 7
         #[arg(long, value_name = "FENCE", value_parser = fence)]
         fences_above: Option<u64>,
@@ -180,7 +180,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// A fence as a command sees it, or as people are shown it.
 fn fence(text: &str) -> Result<u64, String> {
     let shown = || text.parse::<RequestNo>().map(|fence| fence.0);
-    text.parse().or_else(|_| shown()).map_err(|_| "is no fence, like 30064771073 or 7-1".into())
+    let fence = text.parse().or_else(|_| shown());
+    let fence: u64 = fence.map_err(|_| "is no fence, like 30064771073 or 7-1, and no epoch")?;
+    // No fence is as low as that, since epochs begin with 1: it is an epoch.
+    let fence = if fence <= u64::from(u32::MAX) { fence << 32 } else { fence };
+    // Those that come after it must have room.
+    if fence >> 63 == 1 { Err("is too high for a fence".into()) } else { Ok(fence) }
 }
 
 #[derive(serde::Serialize)]
@@ -235,7 +240,7 @@ async fn have_hosted(
         at(client, host, ClusterCall::Host(Box::new(what))).await?;
         is_known = true;
     }
-    let led = lead::until_led(client, name, None, 0).await?;
+    let led = lead::until_led(client, name, None, None).await?;
     say(format!("{} leads {name}; ask for what it guards as NAME@{name}", led.host));
     Ok(())
 }
@@ -407,4 +412,17 @@ fn told(cells: &[HostedView]) -> String {
         text.push_str(&format!("\n{head:<10} {}: {}", view.host, state(view)));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_fence_is_told_as_a_number_as_people_see_it_or_as_an_epoch() {
+        let all = ["30064771073", "7-1", "7-0", "7"].map(super::fence);
+        let seven = 7 << 32;
+        assert_eq!(all, [Ok(seven + 1), Ok(seven + 1), Ok(seven), Ok(seven)]);
+        for wrong in ["7-", "x", "18446744073709551615", "4294967295", "4294967295-0"] {
+            assert!(super::fence(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -7,6 +7,8 @@
 //! - **Removed is greater than member**, whatever the versions: nobody comes back under an id that was removed.
 //! - **A cell has the last word about itself.** If others have a greater record of it than it said (its directory
 //!   was put back from an old copy), it says its own again under a greater version. Not so if it was removed.
+//! - **Of a member that was removed the longest word with which it was given up stays**: one that tells less, said later or elsewhere, is
+//!   followed by the longer one, under a greater version.
 //! - Everything is bounded: cells, addresses, texts. What is beyond is refused before it is merged.
 
 use std::collections::BTreeMap;
@@ -202,7 +204,17 @@ impl Roster {
                 part.set_version(next(theirs.version()));
             }
         }
+        if let (Some(Part::Forgotten(said)), Part::Forgotten(told)) = (known, &mut part)
+            && self.says_less(cell, &told.word, said)
+        {
+            *told = Forgotten { version: next(told.version), word: said.word.clone() };
+        }
         Some(self.put(cell, part))
+    }
+
+    /// Whether a word about a member that was removed, and so never comes back to be given up anew, tells less of it than what was said before.
+    fn says_less(&self, cell: CellId, word: &[u8], said: &Forgotten) -> bool {
+        self.is_removed(cell) && word.len() < said.word.len()
     }
 
     /// What others, who know this, lack or have otherwise.
@@ -279,9 +291,12 @@ impl Roster {
         if !self.has_room_for(cell) {
             return None;
         }
-        let version = match self.parts.get(&(cell, Kind::Forgotten)) {
-            Some(Part::Forgotten(said)) => next(said.version),
-            _ => 1,
+        let (version, word) = match self.parts.get(&(cell, Kind::Forgotten)) {
+            Some(Part::Forgotten(said)) if self.says_less(cell, &word, said) => {
+                (next(said.version), said.word.clone())
+            }
+            Some(Part::Forgotten(said)) => (next(said.version), word),
+            _ => (1, word),
         };
         Some(self.put(cell, Part::Forgotten(Forgotten { version, word })))
     }

@@ -82,12 +82,14 @@ pub struct HostedView {
     pub leads: bool,
     /// The host that leads it, as far as is known.
     pub leader: Option<String>,
-    /// The epoch of that.
+    /// The epoch of that: all fences so far are of this one, or before it.
     pub epoch: u32,
     /// How many records its log has had, if this host leads it.
     pub records: u64,
     /// Why nothing is granted at the moment, or this host cannot lead.
     pub trouble: Option<String>,
+    /// Whether this host leads, and has heard that its log is not all that there was: others know more than it tells.
+    pub put_back: bool,
 }
 
 /// A cluster, as one of its members knows it.

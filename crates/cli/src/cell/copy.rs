@@ -4,7 +4,6 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::Context;
 use holdall_client::Client;
@@ -72,12 +71,21 @@ pub(super) async fn import(
     }
     let options = Options::new(name, &view.name, "-");
     let cell = copy.identity;
+    let prefix = if address.prefix.is_empty() { name } else { address.prefix.as_str() };
+    let prefix = prefix.to_owned();
     EtcdStore::new(address, options).put_copy(copy)?;
-    adopt(name, store, &view.name, cell, Duration::ZERO)?;
+    adopt(name, store, &view.name, cell, None).with_context(|| {
+        format!("the copy was put into {store}, and not adopted; before this is said again, delete it with `etcdctl del --prefix holdall/{prefix}/`")
+    })?;
     let what = match is_removed {
         true => "as a new cell with its pools, since the one of the copy was removed",
         false => "and what was granted since the copy is forgotten",
     };
-    say(format!("{name} was put into {store}, {what}"));
-    have_hosted(name, id, store, hosts, &view, client).await
+    say(format!(
+        "{name} was put into {store}, {what}; nothing may lead the cell of the copy elsewhere any more"
+    ));
+    have_hosted(name, id, store, hosts, &view, client).await.with_context(|| {
+        let hosts = hosts.join(",");
+        format!("{name} is in {store}, and to have it hosted say `holdall cell add {name} --store '{store}' --hosts {hosts}`")
+    })
 }

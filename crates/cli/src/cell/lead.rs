@@ -14,21 +14,23 @@ use crate::{say, show};
 /// How long it is waited until a host is started, and after what time that is said.
 const STARTS: Duration = Duration::from_secs(10);
 const WORD: Duration = Duration::from_secs(1);
+/// How often all members are asked meanwhile.
+const ASK: Duration = Duration::from_millis(200);
 
 /// Lets a host lead, if it is there.
 pub(super) async fn move_to(name: &str, heir: &str, client: &Client) -> anyhow::Result<()> {
     let (hosts, members) = once_there(name, heir, client).await?;
-    let before = hosts.iter().find(|one| one.leads).map_or(0, |leader| leader.epoch);
+    let before = hosts.iter().find(|one| one.leads);
     let not_there = hosts.iter().find(|one| one.host == heir && !one.leads);
     if let Some(why) = not_there.and_then(|one| one.trouble.as_ref()) {
         let why = format!("{heir} cannot lead {name} now: {}", show::clean(why));
         return Err(Failure(UNAVAILABLE, why).into());
     }
-    if before == 0 && !hosts.is_empty() {
+    if before.is_none_or(|leader| leader.epoch == 0) && !hosts.is_empty() {
         let why = format!("nobody leads {name}; `holdall cell show {name}` tells more");
         return Err(Failure(UNAVAILABLE, why).into());
     }
-    if let Some(leader) = hosts.iter().find(|one| one.leads)
+    if let Some(leader) = before
         && let Some(silent) = members.iter().find(|one| one.name == name && !one.up)
     {
         let why = leader.trouble.as_ref().or(silent.why.as_ref()).map(|why| show::clean(why));
@@ -54,9 +56,12 @@ async fn once_there(
 ) -> anyhow::Result<(Vec<HostedView>, Vec<MemberView>)> {
     let (begun, mut is_told) = (Instant::now(), false);
     loop {
-        let mut hosts = all(client).await?;
+        let asked = async { anyhow::Ok((all(client).await?, members(client).await?.members)) };
+        let asked = tokio::time::timeout(STARTS, asked).await;
+        let silent =
+            |_| Failure(UNAVAILABLE, format!("not all who may host {name} answer in time"));
+        let (mut hosts, mut members) = asked.map_err(silent)??;
         hosts.retain(|one| one.name == name);
-        let mut members = members(client).await?.members;
         members.retain(|one| !one.removed);
         let starts = |why: &String| why.starts_with(BEING_STARTED);
         let mut heirs = hosts.iter().filter(|one| one.host == heir);
@@ -71,61 +76,39 @@ async fn once_there(
             say(format!("waiting until {whom} is there"));
             is_told = true;
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(ASK).await;
     }
 }
 
-/// Begins a new life of a cell, also if somebody leads it whose log is not all that there was.
+/// Begins a new life of a cell, also if somebody leads it of whom it is known that its log is not all that there was.
 pub(super) async fn begin_a_new_life(name: &str, client: &Client) -> anyhow::Result<()> {
     let mut hosts = all(client).await?;
     hosts.retain(|one| one.name == name);
     let known = hosts.first().ok_or_else(|| unknown(name))?;
     let cell = identity(&id_of(name, &members(client).await?)?)?;
+    let behind = hosts.iter().find(|one| one.leads && one.put_back);
     // What is in etcd counts: what hosts say of it may be some seconds old.
-    match adopt(name, &known.store, &known.host, cell, Duration::ZERO) {
-        Err(why) if is_led(&why) => {
-            let is_wrong = |one: &&HostedView| one.leads && one.trouble.is_some();
-            let Some(leader) = hosts.iter().find(is_wrong) else {
-                let why =
-                    format!("{why}, and nothing is wrong with that: there is nothing to adopt");
-                return Err(Failure(CONFLICT, why).into());
-            };
-            adopt_from(leader, cell).await?;
+    let done = adopt(name, &known.store, &known.host, cell, behind.map(|one| one.host.as_str()));
+    done.map_err(|why| match why.downcast_ref() {
+        Some(OpenError::InUse(_)) => {
+            let why = format!(
+                "{why}, and no member has said that it knows more than the log of that one tells: there is nothing to adopt"
+            );
+            Failure(CONFLICT, why).into()
         }
-        done => done?,
-    }
-    until_led(client, name, None, 0).await.map(drop)
+        _ => why,
+    })?;
+    until_led(client, name, None, None).await.map(drop)
 }
 
-/// Begins a new life instead of whoever leads, and of any other host that is elected meanwhile.
-async fn adopt_from(leader: &HostedView, cell: Identity) -> anyhow::Result<()> {
-    let HostedView { name, store, host, .. } = leader;
-    let options = Options::new(name, host, "-");
-    let place = EtcdStore::new(Address::parse(store)?, options.clone());
-    let deadline = Instant::now() + LEADS;
-    loop {
-        place.depose(cell)?;
-        // Whoever led may tell others something until its lease would have been over.
-        match adopt(name, store, host, cell, options.lease) {
-            Err(why) if is_led(&why) && Instant::now() < deadline => {
-                tokio::time::sleep(LOOK).await;
-            }
-            done => return done,
-        }
-    }
-}
-
-fn is_led(why: &anyhow::Error) -> bool {
-    matches!(why.downcast_ref(), Some(OpenError::InUse(_)))
-}
-
-/// Begins a new life of a cell in etcd, if it is there, and nobody leads it. Nobody does for so long.
+/// Begins a new life of a cell in etcd, if it is there, and nobody leads it, or this host does. From the moment that it is taken over from
+/// nobody else is elected before that host can tell nothing more, also if this is killed.
 pub(super) fn adopt(
     name: &str,
     store: &str,
     host: &str,
     cell: Identity,
-    pause: Duration,
+    instead_of: Option<&str>,
 ) -> anyhow::Result<()> {
     let address = Address::parse(store)?;
     let mut options = Options::new(name, host, "-");
@@ -145,29 +128,46 @@ pub(super) fn adopt(
         );
         return Err(Failure(CONFLICT, format!("{why}; {remedy}")).into());
     }
+    let (epoch, leader) = EtcdStore::new(address.clone(), options.clone()).reign()?;
+    let behind = leader.filter(|leader| instead_of == Some(leader.host.as_str()));
+    if let Some(leader) = &behind {
+        options.when_led = WhenLed::TakeOver(leader.term);
+    }
     // Its hosts know of more than is there; how much more, they say themselves.
-    options.seen.epoch = EtcdStore::new(address.clone(), options.clone()).look()?.epoch + 1;
+    options.seen.epoch = epoch.saturating_add(1);
     options.adopt = true;
+    let lease = options.lease;
     let (mut log, _) = EtcdStore::new(address, options).open_etcd()?;
-    std::thread::sleep(pause);
+    if let Some(leader) = behind {
+        let left = lease.as_secs();
+        say(format!(
+            "{} leads {name} no longer; waiting {left} s until it knows that",
+            leader.host
+        ));
+        std::thread::sleep(lease);
+    }
     Ok(log.resign(None)?)
 }
 
-/// Waits until a host leads a cell: a certain one, or any; or until another one than that leads after this epoch.
+/// Waits until a host leads a cell: a certain one, or any; or until neither that one does nor the one before.
 pub(super) async fn until_led(
     client: &Client,
     name: &str,
     by: Option<&str>,
-    after: u32,
+    before: Option<&HostedView>,
 ) -> anyhow::Result<HostedView> {
     let deadline = Instant::now() + LEADS;
+    // Its own epoch may grow while it leads.
+    let is_after = |view: &HostedView| {
+        before.is_none_or(|before| view.epoch > before.epoch && view.host != before.host)
+    };
     let why = loop {
         let asked = at(client, name, ClusterCall::Hosted).await;
         let is_late = Instant::now() > deadline;
         match asked {
             Ok(Reply::Hosted(views)) => match views.into_iter().find(|view| view.leads) {
                 Some(view) if by.is_none_or(|by| view.host == by) => return Ok(view),
-                Some(view) if is_late || view.epoch > after => {
+                Some(view) if is_late || is_after(&view) => {
                     break format!("{} does", view.host);
                 }
                 _ if is_late => break "nobody does".to_owned(),

@@ -267,9 +267,17 @@ impl Running {
         }
     }
 
-    /// Whether its time is over, as far as was heard: an agent that has killed it in time need not be there any more.
+    /// Whether its time is over, as far as was heard, and it was not lost before: an agent that has killed it in time need not be there any
+    /// more.
     pub(super) fn is_late(&mut self, grant: &mut Grant) -> bool {
-        check_time(grant, &mut self.leash).is_err()
+        while let Some(news) = grant.heard() {
+            match news {
+                // Whoever asks the grant again hears that again.
+                News::Lost => return false,
+                News::Deadline => self.leash.set(grant.deadline(), boottime),
+            }
+        }
+        !self.leash.has_time(boottime)
     }
 
     fn outcome(&self, why: Stopped) -> Use {

@@ -342,12 +342,12 @@ async fn hold_and_run(args: &Args, ask: &Ask) -> anyhow::Result<ExitCode> {
         }
         Use::Over(ended) => {
             let lost = back(grant).await? == Back::Lost;
-            if is_late && ended == Ended::Signal(Signal::KILL.as_raw()) {
-                return Err(lapsed());
-            }
             if lost && ended == Ended::Signal(Signal::KILL.as_raw()) {
                 // It was taken away, and the agent has ended the command for us.
                 return Err(lost_grant());
+            }
+            if is_late && ended == Ended::Signal(Signal::KILL.as_raw()) {
+                return Err(lapsed());
             }
             if ended == Ended::Signal(Signal::INT.as_raw()) {
                 // A shell that runs us in a script then knows that it was interrupted.

@@ -142,8 +142,10 @@ impl<K: Kv> Place<K> {
         let (mut has_waited, mut answered) = (false, 0);
         loop {
             let meta = self.meta().await?;
-            if let Some(leader) = &meta.leader {
-                if self.options.when_led == WhenLed::Refuse {
+            let is_in_its_place =
+                |leader: &&Leader| self.options.when_led == WhenLed::TakeOver(leader.term);
+            if let Some(leader) = meta.leader.as_ref().filter(|leader| !is_in_its_place(leader)) {
+                if self.options.when_led != WhenLed::StandBy {
                     let who = format!("{} (led by {})", self.name, leader.host);
                     return Err(OpenError::InUse(who.into()));
                 }
@@ -193,11 +195,13 @@ impl<K: Kv> Place<K> {
         }
     }
 
-    /// Stands for election while nobody leads. None: somebody else was faster, or it is not known.
+    /// Stands for election while nobody leads, or takes over from whoever does. None: somebody else was faster, or it is not known.
     async fn stand(&self, meta: Meta) -> Result<Option<Elected>, OpenError> {
         let judged = self.judge(&meta)?;
         let sent = self.kv.now();
-        let lease = self.kv.grant_lease(self.options.seconds()).await;
+        // Who is killed after it has taken over keeps others from leading until whoever led before can tell nothing more.
+        let leases = if meta.leader.is_some() { 3 } else { 1 };
+        let lease = self.kv.grant_lease(self.options.seconds().saturating_mul(leases)).await;
         let lease = lease.map_err(|failure| self.open_error(failure))?;
         let until = until(sent, lease.seconds);
         let transaction = self.election(&meta, &judged, lease.id);
@@ -294,7 +298,7 @@ impl<K: Kv> Place<K> {
         Ok(Judged { cell, epoch, memory, is_anew: false })
     }
 
-    /// The transaction that makes a leader, if nobody leads or has led since.
+    /// The transaction that makes a leader, if nobody has led since this was read, and whoever did then does.
     fn election(&self, meta: &Meta, judged: &Judged, lease: i64) -> Transaction {
         let Options { host, address, .. } = &self.options;
         let keys = &self.keys;
@@ -321,8 +325,12 @@ impl<K: Kv> Place<K> {
             success.push(range(keys.batches()));
             success.push(range(keys.all_pieces()));
         }
+        let is_as_before = match &meta.leader {
+            Some(leader) => Compare::was_modified(keys.leader(), leader.term),
+            None => Compare::was_created(keys.leader(), 0),
+        };
         let compare = vec![
-            Compare::was_created(keys.leader(), 0),
+            is_as_before,
             Compare::was_modified(keys.meta("epoch"), meta.epoch_modified),
             Compare::was_modified(keys.meta("cell"), meta.cell_modified),
         ];

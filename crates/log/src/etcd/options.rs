@@ -12,6 +12,9 @@ pub enum WhenLed {
     /// Stand by until nobody does.
     #[default]
     StandBy,
+    /// Lead instead of whoever was elected at this revision ([`super::Leader::term`]), and of nobody else. It may tell others for the rest of
+    /// its lease what rests on no record.
+    TakeOver(i64),
 }
 
 /// What a host has seen of a store, to be kept by it: what is there later may not be less, unless somebody has said that memory was

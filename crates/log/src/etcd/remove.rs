@@ -1,4 +1,4 @@
-//! Deletes a cell for good, or ends whoever leads it.
+//! Deletes a cell for good.
 
 use holdall_etcd::messages::{Compare, Delete, Transaction};
 use holdall_etcd::{Failure, Kind};
@@ -63,21 +63,6 @@ impl<K: Kv> Place<K> {
             }
         }
         Err(self.open_error(Failure::unknown("it is not known whether the keys were deleted")))
-    }
-
-    /// Ends whoever leads a cell, if it is this one. What its owner wrote under its key counts; nothing more does from then on.
-    pub(super) async fn depose(&self, cell: Identity) -> Result<(), OpenError> {
-        let meta = self.meta().await?;
-        if meta.cell.is_none_or(|there| there.identity != cell) {
-            return Err(self.wrong_key(&self.keys.meta("cell"), "is missing, or of another cell"));
-        }
-        let Some(leader) = meta.leader else { return Ok(()) };
-        let compare = vec![Compare::was_modified(self.keys.leader(), leader.term)];
-        let success = vec![Delete { key: self.keys.leader(), end: Vec::new() }.into()];
-        let transaction = Transaction { compare, success, failure: Vec::new() };
-        // If it was not carried out, another one leads by now, which is for whoever asked for this to see.
-        let done = self.kv.transact(transaction).await;
-        done.map(drop).map_err(|failure| self.open_error(failure))
     }
 
     /// Something may have been granted since it was looked whether it may be removed.

@@ -173,12 +173,12 @@ impl EtcdStore {
         self.at_place(async move |place| place.remove(cell, since).await)
     }
 
-    /// Ends whoever leads a cell, if it is this one. Until its lease would have been over it may tell others what rests on no record.
+    /// The highest epoch that may be in use, and who leads, if somebody does.
     ///
     /// # Errors
-    /// If another cell is there, or etcd cannot be reached or refuses it.
-    pub fn depose(&self, cell: Identity) -> Result<(), OpenError> {
-        self.at_place(async move |place| place.depose(cell).await)
+    /// If etcd cannot be reached, or what is there cannot be used.
+    pub fn reign(&self) -> Result<(u32, Option<super::Leader>), OpenError> {
+        self.at_place(async |place| place.meta().await.map(|meta| (meta.epoch, meta.leader)))
     }
 
     /// Does something with the store on a thread of its own, and waits for it.

@@ -57,10 +57,12 @@ impl Service {
         Standing {
             leads: true,
             leader: Some(host.into()),
-            epoch: self.epoch,
+            // That of fences, which may be beyond the one that it began in. It is kept where elections are, so that any later leader is above it.
+            epoch: self.host.watch().progress().epoch,
             records: self.host.watch().may_leave().0,
             trouble,
             troubled_since: since,
+            put_back: self.why_outdone().is_some(),
         }
     }
 
@@ -311,7 +313,7 @@ impl Service {
 
     /// This cell is to be removed: it ends, and none of its hosts is to lead next. Nothing is let in any more, so nothing is
     /// granted after it was seen that nothing is held.
-    fn close_cell(&mut self, is_forced: bool) -> Result<(), Fault> {
+    pub(super) fn close_cell(&mut self, is_forced: bool) -> Result<(), Fault> {
         let conflict = |why: String| Err(Fault::Conflict(why));
         let Some(hosted) = &self.hosted else {
             return conflict(
@@ -319,6 +321,14 @@ impl Service {
             );
         };
         let (holding, waiting) = self.engine().load();
+        if !is_forced && self.cell().is_recovering() {
+            let why = self.why_others_are_awaited();
+            let why = why.unwrap_or_else(|| "others have not said yet what they hold".into());
+            return conflict(format!(
+                "it is not known what others hold of {}, which is given up with --force: {why}",
+                hosted.name
+            ));
+        }
         if !is_forced && holding + waiting > 0 {
             return conflict(format!(
                 "{holding} hold and {waiting} wait for what {} guards; with --force that is given up",

@@ -32,7 +32,8 @@ impl Service {
         AgentView {
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
-            epoch: self.epoch,
+            // Fences may be beyond the epoch that it began in.
+            epoch: self.cell().epoch(),
             since: self.since,
             data: self.data.dir().path().display().to_string(),
             protocol: PROTOCOL.into(),

@@ -286,31 +286,40 @@ async fn a_cell_is_removed_when_nobody_leads_it() {
     place.remove(cell, Some(since)).await.expect("it is removed already");
 }
 
-/// It tells nothing more, whatever it has sent, and a new life can begin.
+/// It tells nothing more, whatever it has sent; nobody else is elected in between, and none but the one that was meant is taken over from.
 #[tokio::test(start_paused = true)]
-async fn who_leads_is_ended_so_that_a_new_life_can_begin() {
+async fn a_new_life_takes_over_from_who_leads() {
     let world = well();
     let mut feed = led(&world).await;
     let index = append(&mut feed, b"one");
     feed.core.watch().reached(index).await.expect("it may leave");
-    let cell = feed.core.elected.cell;
-    let place = Place::new(Arc::new(world.store.client()), world.options("h"), "here".into());
-    let other = place.depose(Identity(cell.identity.0 + 1)).await;
-    assert!(matches!(other, Err(OpenError::Key { .. })), "{other:?}");
-    let index = append(&mut feed, b"two");
-    feed.core.watch().reached(index).await.expect("it leads still");
-    place.depose(cell.identity).await.expect("ended");
-    let late = append(&mut feed, b"late");
-    let told = feed.core.watch().reached(late).await;
-    assert!(matches!(told, Err(Error::Deposed(_))), "{told:?}");
-    place.depose(cell.identity).await.expect("nobody leads it");
+    let (cell, term) = (feed.core.elected.cell, feed.core.elected.term);
     let mut options = world.options("h");
     (options.create, options.adopt) = (false, true);
     options.seen.epoch = feed.core.elected.epoch + 1;
-    let opened = open(Arc::new(world.store.client()), options, "here".into(), None).await;
-    let opened = opened.expect("adopted").1;
+    let take_over = |term| {
+        let options = Options { when_led: WhenLed::TakeOver(term), ..options.clone() };
+        open(Arc::new(world.store.client()), options, "here".into(), None)
+    };
+    let refused = take_over(term - 1).await.map(drop);
+    assert!(matches!(refused, Err(OpenError::InUse(_))), "{refused:?}");
+    let index = append(&mut feed, b"two");
+    feed.core.watch().reached(index).await.expect("it leads still");
+    let (core, opened) = take_over(term).await.expect("adopted");
     assert_eq!((opened.memory, opened.records.len()), (Memory::Lost(Lost::Adopted), 2));
     assert_ne!(opened.life, cell.life);
+    // If it were killed now, nobody else would lead before the one before can tell nothing more.
+    let until = core.progress().leads_until.expect("for a time");
+    let before = feed.core.progress().leads_until.expect("for a time");
+    assert!(until > before + 5_000, "{until} is not long after {before}");
+    let late = append(&mut feed, b"late");
+    let told = feed.core.watch().reached(late).await;
+    assert!(matches!(told, Err(Error::Deposed(_))), "{told:?}");
+    let mut feed = Feed::new(core);
+    let core = Arc::clone(&feed.core);
+    tokio::spawn(async move { core.run().await });
+    let index = append(&mut feed, b"new");
+    feed.core.watch().reached(index).await.expect("it leads");
 }
 
 /// Somebody looks whether it may be removed, and before it is, another host has led it, and may have granted something.

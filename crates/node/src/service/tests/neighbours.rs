@@ -5,6 +5,7 @@ use std::sync::mpsc;
 use holdall_cell::Input;
 use holdall_cell::greeting::Stranger;
 use holdall_cell::peer::PeerMessage;
+use holdall_cell::session::ConnNo;
 use holdall_core::{CellId, RequestId};
 use holdall_links::Above as _;
 use holdall_links::token::For;
@@ -379,8 +380,8 @@ fn an_agent_that_cannot_keep_that_its_log_was_put_back_ends() {
 #[test]
 fn a_replicated_cell_keeps_in_its_log_that_this_was_put_back() {
     let [(_a, a), _b] = members();
-    with_member(&a, |service| async move {
-        let mut service = service.borrow_mut();
+    with_member(&a, |shared| async move {
+        let mut service = shared.borrow_mut();
         let cells = service.cells.as_ref().expect("a member");
         let by = cells.running.as_ref().expect("links").links.named("b").expect("a member");
         let (name, host, store) = ("x".into(), "a".into(), String::new());
@@ -398,6 +399,18 @@ fn a_replicated_cell_keeps_in_its_log_that_this_was_put_back() {
         for word in ["'b' knows more", "cell adopt x", "cluster forget b"] {
             assert!(told.contains(word), "{told}");
         }
+        assert!(service.hosted_views()[0].put_back);
+        // What its log tells is not all that is held.
+        let Err(Fault::Conflict(why)) = service.close_cell(false) else { panic!("it ends") };
+        assert!(why.contains("'b' knows more") && service.ends().is_none(), "{why}");
+        // Whoever reads an epoch there makes a cell whose fences are above it.
+        let epoch = service.cell().epoch();
+        assert!(epoch > service.epoch);
+        assert_eq!(service.agent_view(ConnNo(0)).epoch, epoch);
+        service.host.flush().expect("room");
+        drop(service);
+        let shown = until(|| shared.borrow().hosted_views()[0].epoch == epoch);
+        tokio::time::timeout(std::time::Duration::from_secs(20), shown).await.expect("shown");
     });
 }
 
