@@ -67,6 +67,9 @@ impl fmt::Debug for HostCell {
 /// What is wrong with a host that is there in a moment ([`HostedView::trouble`]).
 pub const BEING_STARTED: &str = "it is being started";
 
+/// What is wrong with a host whose log is not all that there was: a member does this.
+pub const KNOWS_MORE: &str = "knows more of this cell than its log tells";
+
 /// A replicated cell, as one of its hosts sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostedView {
@@ -88,8 +91,13 @@ pub struct HostedView {
     pub records: u64,
     /// Why nothing is granted at the moment, or this host cannot lead.
     pub trouble: Option<String>,
-    /// Whether this host leads, and has heard that its log is not all that there was: others know more than it tells.
-    pub put_back: bool,
+}
+
+impl HostedView {
+    /// Whether this host leads, and has heard that its log is not all that there was.
+    pub fn is_put_back(&self) -> bool {
+        self.leads && self.trouble.as_ref().is_some_and(|why| why.contains(KNOWS_MORE))
+    }
 }
 
 /// A cluster, as one of its members knows it.

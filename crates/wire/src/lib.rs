@@ -18,7 +18,8 @@ mod view;
 
 pub use append::append;
 pub use cluster::{
-    BEING_STARTED, ClusterCall, ClusterView, HostCell, HostedView, JoinTokenView, MemberView,
+    BEING_STARTED, ClusterCall, ClusterView, HostCell, HostedView, JoinTokenView, KNOWS_MORE,
+    MemberView,
 };
 pub use message::{
     Answer, Ask, Attach, Body, Call, Change, FIRST_QUERY, Fault, From, Kind, Lasting, Leftovers,

@@ -165,7 +165,7 @@ fn version_6_keeps_its_bytes() {
     let (label, made, until, machines, used, whose) = ("x".into(), 1, 2, 3, 4, Some("y".into()));
     let token = JoinTokenView { label, made, until, machines, used, whose };
     assert_eq!(hex(&Reply::JoinTokens(vec![token])), "1201017801020304010179");
-    assert_eq!(hex(&Reply::Hosted(vec![hosted()])), "130101780179017301017901010179030701017401");
+    assert_eq!(hex(&Reply::Hosted(vec![hosted()])), "1301017801790173010179010101790307010174");
 }
 
 fn host() -> HostCell {
@@ -190,7 +190,6 @@ fn hosted() -> HostedView {
         epoch: 3,
         records: 7,
         trouble: Some("t".into()),
-        put_back: true,
     }
 }
 

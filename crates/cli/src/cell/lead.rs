@@ -86,7 +86,7 @@ pub(super) async fn begin_a_new_life(name: &str, client: &Client) -> anyhow::Res
     hosts.retain(|one| one.name == name);
     let known = hosts.first().ok_or_else(|| unknown(name))?;
     let cell = identity(&id_of(name, &members(client).await?)?)?;
-    let behind = hosts.iter().find(|one| one.leads && one.put_back);
+    let behind = hosts.iter().find(|one| one.is_put_back());
     // What is in etcd counts: what hosts say of it may be some seconds old.
     let done = adopt(name, &known.store, &known.host, cell, behind.map(|one| one.host.as_str()));
     done.map_err(|why| match why.downcast_ref() {

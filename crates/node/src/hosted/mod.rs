@@ -72,9 +72,6 @@ pub(crate) struct Standing {
     /// Since when, in milliseconds since 1970, if that is known.
     #[serde(default)]
     pub(crate) troubled_since: Option<u64>,
-    /// Whether others know more than the log tells.
-    #[serde(default)]
-    pub(crate) put_back: bool,
 }
 
 /// What this host has seen of a log, in which life of the cell.
@@ -110,13 +107,12 @@ impl Hosted {
 
     /// How it stands, for people.
     pub(crate) fn view(&self, standing: Standing) -> HostedView {
-        let Standing { leads, leader, epoch, records, trouble, troubled_since, put_back } =
-            standing;
+        let Standing { leads, leader, epoch, records, trouble, troubled_since } = standing;
         let span = |since: u64| Duration::from_millis(wall().saturating_sub(since));
         let lasting = troubled_since.map(|since| lasting(span(since))).unwrap_or_default();
         let trouble = trouble.map(|why| format!("{why}{lasting}"));
         let Self { name, store, host, hosts, .. } = self.clone();
-        HostedView { name, host, store, hosts, leads, leader, epoch, records, trouble, put_back }
+        HostedView { name, host, store, hosts, leads, leader, epoch, records, trouble }
     }
 }
 

@@ -62,7 +62,6 @@ impl Service {
             records: self.host.watch().may_leave().0,
             trouble,
             troubled_since: since,
-            put_back: self.why_outdone().is_some(),
         }
     }
 

@@ -19,7 +19,7 @@ use holdall_cell::Input;
 use holdall_cell::greeting::Stranger;
 use holdall_holders::Process;
 use holdall_links as links;
-use holdall_wire::RequestNo;
+use holdall_wire::{KNOWS_MORE, RequestNo};
 use tokio::sync::Notify;
 use tracing::{error, info, warn};
 
@@ -215,7 +215,7 @@ impl Service {
                 Some((it.name.to_string(), why))
             })?;
         Some(format!(
-            "nothing is granted, since the member '{by}' knows more of this cell than its log tells ({why}): what is in etcd was put back; \
+            "nothing is granted, since the member '{by}' {KNOWS_MORE} ({why}): what is in etcd was put back; \
              `holdall cell adopt {}` begins a new life, in which all say what they hold; or say `holdall cluster forget {by}`, if it holds \
              nothing",
             hosted.name

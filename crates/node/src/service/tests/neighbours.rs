@@ -399,7 +399,7 @@ fn a_replicated_cell_keeps_in_its_log_that_this_was_put_back() {
         for word in ["'b' knows more", "cell adopt x", "cluster forget b"] {
             assert!(told.contains(word), "{told}");
         }
-        assert!(service.hosted_views()[0].put_back);
+        assert!(service.hosted_views()[0].is_put_back());
         // What its log tells is not all that is held.
         let Err(Fault::Conflict(why)) = service.close_cell(false) else { panic!("it ends") };
         assert!(why.contains("'b' knows more") && service.ends().is_none(), "{why}");
