@@ -391,7 +391,7 @@ mod tests {
         let (old, older) = (member("a3", "lab3", true), member("a2", "lab3", true));
         let (new, other) = (member("b3", "lab3", false), member("c1", "lab1", false));
         let meant = |members: &[_]| is_to_be_forgotten(members, "lab3");
-        assert_eq!(meant(&[other.clone()]), Ok(None));
+        assert_eq!(meant(std::slice::from_ref(&other)), Ok(None));
         assert_eq!(meant(&[old.clone(), other.clone()]), Ok(Some(old.0)));
         assert_eq!(meant(&[new.clone(), other]), Ok(Some(new.0)));
         for (one, is) in [(&new, "is a member"), (&older, "was removed")] {

@@ -380,38 +380,41 @@ fn an_agent_that_cannot_keep_that_its_log_was_put_back_ends() {
 #[test]
 fn a_replicated_cell_keeps_in_its_log_that_this_was_put_back() {
     let [(_a, a), _b] = members();
-    with_member(&a, |shared| async move {
-        let mut service = shared.borrow_mut();
-        let cells = service.cells.as_ref().expect("a member");
-        let by = cells.running.as_ref().expect("links").links.named("b").expect("a member");
-        let (name, host, store) = ("x".into(), "a".into(), String::new());
-        let (hosts, advertise) = (Vec::new(), Vec::new());
-        service.hosted = Some(Hosted { name, store, host, hosts, advertise });
-        for _ in 0..2 {
-            service.on_outdone(by, Stranger::Parted { known: 5 });
-            assert!(service.cell().is_recovering() && !service.awaited.is_behind());
-            assert!(
-                service.books().ties().recovery().missing.contains(&crate::cluster::number(by))
-            );
-            assert!(service.ends().is_none());
-        }
-        let told = service.hosted_views()[0].trouble.clone().expect("nothing is granted");
-        for word in ["'b' knows more", "cell adopt x", "cluster forget b"] {
-            assert!(told.contains(word), "{told}");
-        }
-        assert!(service.hosted_views()[0].is_put_back());
-        // What its log tells is not all that is held.
-        let Err(Fault::Conflict(why)) = service.close_cell(false) else { panic!("it ends") };
-        assert!(why.contains("'b' knows more") && service.ends().is_none(), "{why}");
-        // Whoever reads an epoch there makes a cell whose fences are above it.
-        let epoch = service.cell().epoch();
-        assert!(epoch > service.epoch);
-        assert_eq!(service.agent_view(ConnNo(0)).epoch, epoch);
-        service.host.flush().expect("room");
-        drop(service);
-        let shown = until(|| shared.borrow().hosted_views()[0].epoch == epoch);
+    with_member(&a, |service| async move {
+        let epoch = outdone(&mut service.borrow_mut());
+        let shown = until(|| service.borrow().hosted_views()[0].epoch == epoch);
         tokio::time::timeout(std::time::Duration::from_secs(20), shown).await.expect("shown");
     });
+}
+
+/// A member knows more than the log of a replicated cell tells. Returns the epoch that it goes to.
+fn outdone(service: &mut Service) -> u32 {
+    let cells = service.cells.as_ref().expect("a member");
+    let by = cells.running.as_ref().expect("links").links.named("b").expect("a member");
+    let (name, host, store) = ("x".into(), "a".into(), String::new());
+    let (hosts, advertise) = (Vec::new(), Vec::new());
+    service.hosted = Some(Hosted { name, store, host, hosts, advertise });
+    for _ in 0..2 {
+        service.on_outdone(by, Stranger::Parted { known: 5 });
+        assert!(service.cell().is_recovering() && !service.awaited.is_behind());
+        let missing = &service.books().ties().recovery().missing;
+        assert!(missing.contains(&crate::cluster::number(by)));
+        assert!(service.ends().is_none());
+    }
+    let told = service.hosted_views()[0].trouble.clone().expect("nothing is granted");
+    for word in ["'b' knows more", "cell adopt x", "cluster forget b"] {
+        assert!(told.contains(word), "{told}");
+    }
+    assert!(service.hosted_views()[0].is_put_back());
+    // What its log tells is not all that is held.
+    let Err(Fault::Conflict(why)) = service.close_cell(false) else { panic!("it ends") };
+    assert!(why.contains("'b' knows more") && service.ends().is_none(), "{why}");
+    // Whoever reads an epoch there makes a cell whose fences are above it.
+    let epoch = service.cell().epoch();
+    assert!(epoch > service.epoch);
+    assert_eq!(service.agent_view(ConnNo(0)).epoch, epoch);
+    service.host.flush().expect("room");
+    epoch
 }
 
 #[test]
