@@ -7,8 +7,7 @@
 //! - **Removed is greater than member**, whatever the versions: nobody comes back under an id that was removed.
 //! - **A cell has the last word about itself.** If others have a greater record of it than it said (its directory
 //!   was put back from an old copy), it says its own again under a greater version. Not so if it was removed.
-//! - **Of a member that was removed the longest word with which it was given up stays**: one that tells less, said later or elsewhere, is
-//!   followed by the longer one, under a greater version.
+//! - **Of a member that was removed nobody says a word of giving it up that is shorter than the one that it knows.**
 //! - Everything is bounded: cells, addresses, texts. What is beyond is refused before it is merged.
 
 use std::collections::BTreeMap;
@@ -203,11 +202,6 @@ impl Roster {
             if part != theirs {
                 part.set_version(next(theirs.version()));
             }
-        }
-        if let (Some(Part::Forgotten(said)), Part::Forgotten(told)) = (known, &mut part)
-            && self.says_less(cell, &told.word, said)
-        {
-            *told = Forgotten { version: next(told.version), word: said.word.clone() };
         }
         Some(self.put(cell, part))
     }
