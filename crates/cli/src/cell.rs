@@ -184,8 +184,8 @@ fn fence(text: &str) -> Result<u64, String> {
     let fence: u64 = fence.map_err(|_| "is no fence, like 30064771073 or 7-1, and no epoch")?;
     // No fence is as low as that, since epochs begin with 1: it is an epoch.
     let fence = if fence <= u64::from(u32::MAX) { fence << 32 } else { fence };
-    // Those that come after it must have room.
-    if fence >> 63 == 1 { Err("is too high for a fence".into()) } else { Ok(fence) }
+    // Those that come after it must have room, also where numbers have a sign.
+    if fence >> 62 != 0 { Err("is too high for a fence".into()) } else { Ok(fence) }
 }
 
 #[derive(serde::Serialize)]
@@ -421,7 +421,7 @@ mod tests {
         let all = ["30064771073", "7-1", "7-0", "7"].map(super::fence);
         let seven = 7 << 32;
         assert_eq!(all, [Ok(seven + 1), Ok(seven + 1), Ok(seven), Ok(seven)]);
-        for wrong in ["7-", "x", "18446744073709551615", "4294967295", "4294967295-0"] {
+        for wrong in ["7-", "x", "18446744073709551615", "1073741824", "4294967295-0"] {
             assert!(super::fence(wrong).is_err(), "{wrong}");
         }
     }
